@@ -9,6 +9,7 @@ mod support;
 
 // All formats: names, limits, reasons, files of other kinds.
 mod attacks; // attacks that once got through, by name: each is held off
+mod claimless_receipt; // a receipt that claims nothing is not believed
 mod edited_receipt; // each edited field that claims something is noticed
 mod hostile; // every golden truncated, changed byte by byte, with extreme lengths: no panic, bounded memory
 mod hostile_random; // goldens with random changes, as many as a campaign asks for
@@ -87,6 +88,7 @@ mod nets; // which net a conversion follows, and what it then computes, against 
 mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
 mod onnx_graph; // nets as ONNX, run by a naive interpreter, against Caffe
+mod onnx_receipt; // an edited graph, and a receipt that lies about one, never pass
 mod own_values; // values of a net's own, learnt, constant or computed, are none of its inputs
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
 mod positions; // channels and positions that reach weights by many operators: the same result, or what stays

@@ -16,7 +16,9 @@ use blob_core::DType;
 use blob_io::Checkpoint;
 
 use self::tensor::{Kind, Tensor};
+use crate::fold_net::{layer, net};
 use crate::support::floats::wide;
+use crate::support::message::{len, var};
 use crate::support::{Folder, blob, data, opened, report};
 
 /// The arrays of a golden case, by their names after the case's: `model`, `in/x`, `out/y`.
@@ -128,4 +130,51 @@ fn a_converted_net_computes_what_its_framework_computed() {
             assert!(by <= 2e-6, "{net} {more:?}: {by:e}");
         }
     }
+}
+
+/// A field that no message of Caffe's has may change what a layer computes, so that the layer is refused; where it
+/// cannot, as in a rate of learning, the field is passed over.
+#[test]
+fn a_field_of_a_fork_is_refused_by_its_number() {
+    let folder = Folder::new();
+    let out = folder.file("x.onnx");
+    let convert = |field: &[u8]| {
+        let pooling = len(121, &[var(1, 1), var(2, 2)].concat());
+        let more = [&pooling[..], field].concat();
+        let file = folder.with("x.caffemodel", net(&[layer("p", "Pooling", ("d", "p"), &[], &more)]));
+        blob(&["convert", &file, "--input", "d=1,1,4,4", "-o", &out, "--force"])
+    };
+    convert(&[]).ok();
+    for (field, named) in [
+        (len(121, &var(99, 7)), "\"p\" (Pooling): pooling_param.#99 is \"1 byte\", which is not supported"),
+        (len(121, &len(2, b"abcd")), "pooling_param.#2 is \"5 bytes\""),
+        (len(300, b"fork"), "#300 is \"5 bytes\""),
+        (len(106, &var(98, 300)), "convolution_param.#98 is \"2 bytes\""),
+    ] {
+        convert(&field).refused(named);
+    }
+    // A filler, a rate of learning, a condition.
+    for field in [len(106, &len(7, &var(99, 1))), len(6, &var(99, 1)), len(8, &[var(1, 1), var(99, 1)].concat())] {
+        let ran = convert(&field);
+        assert!(ran.code == Some(0) || ran.err.contains("convolution_param"), "{ran:?}");
+        assert!(!ran.err.contains('#'), "{ran:?}");
+    }
+}
+
+#[test]
+fn an_input_has_one_shape_and_its_preparation_is_told() {
+    let folder = Folder::new();
+    let text = "layer { name: \"data\" type: \"Data\" top: \"d\" transform_param { scale: 0.5 mean_value: 104 } }
+        layer { name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" }";
+    let (text, file) = (
+        folder.with("net.prototxt", text),
+        folder.with("x.caffemodel", net(&[layer("r", "ReLU", ("d", "r"), &[], &[])])),
+    );
+    let out = folder.file("x.onnx");
+    let line = ["convert", &file, "--net", &text, "-o", &out, "--input", "d=1,1,2,2"];
+    blob(&line).ok().stderr_has(
+        "prepares it, and does not prepare it: transform_param.scale = \"0.5\", transform_param.mean_value",
+    );
+    blob(&[&line[..], &["--input", "d=1,1,2,3"]].concat()).refused("--input gives \"d\" two shapes");
+    blob(&["graph", &file, "--net", &text, "--input", "d=1,1,2,2", "--input", "d=1,1,2,2"]).refused("two shapes");
 }

@@ -138,3 +138,32 @@ fn a_file_for_each_layer_is_planned_from_its_tensors() {
         },
     );
 }
+
+/// Convolutions, each with a BatchNorm and a Scale that are folded, as an ONNX model.
+#[test]
+fn a_folded_net_becomes_a_model_in_linear_work() {
+    let make = |size: usize| {
+        let (no_bias, with_bias) = (len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat()), len(142, &var(4, 1)));
+        let three = |i: usize| {
+            let (read, conv, norm) = (format!("s{i}"), format!("c{}", i + 1), format!("b{}", i + 1));
+            let scale = format!("s{}", i + 1);
+            [
+                layer(&conv, "Convolution", (&read, &conv), &[&[1.0, 2.0, 3.0, 4.0]], &no_bias),
+                layer(&norm, "BatchNorm", (&conv, &norm), &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]),
+                layer(&scale, "Scale", (&norm, &scale), &[&[2.0, 3.0], &[0.0, 1.0]], &with_bias),
+            ]
+            .concat()
+        };
+        // A net has more bytes of weights than of layers.
+        net(&[(0..size / 600).flat_map(three).collect(), len(201, &vec![0; size * 3 / 5])])
+    };
+    is_linear("folded models", make, |file| {
+        let mut recipe = Recipe::new("x", "x.onnx").step(Step::fold());
+        let mut onnx = blob_convert::recipe::Onnx::default();
+        onnx.inputs.insert("s0".to_owned(), vec![1, 2, 1, 1]);
+        recipe.target.onnx = Some(onnx);
+        let plan = recipe.plan_of(&[file], None, &Registry::default()).expect("a plan");
+        let model = plan.model().expect("a model");
+        assert_eq!((model.nodes.len(), model.initializers.len()), (file.entries().len() / 6, file.entries().len() / 3));
+    });
+}

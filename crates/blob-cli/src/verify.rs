@@ -332,6 +332,9 @@ fn compare(
             steps => format!("{equal} bit for bit what {steps} transforms make of {named}"),
         };
         report.passed(passed);
+        if compared.graph {
+            report.passed("its graph made again of the net".to_owned());
+        }
     }
     Ok(())
 }

@@ -3,25 +3,30 @@
 //!
 //! Relies on `blob_graph` for every operator; knows the few whose inputs keep their own dtype.
 
+mod around;
 mod fold;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use blob_core::DType;
-use blob_graph::{Make, Need, Target, to_onnx};
+use blob_core::{DType, Shape};
+use blob_graph::{Make, Need, Prepared, Target, to_onnx};
 use blob_io::onnx::{Attribute, Dim, Initializer, Model, Node, Value};
-use blob_io::{Checkpoint, Error, Format};
+use blob_io::words::{joined, quoted};
+use blob_io::{Checkpoint, Error, Format, work};
 
 use crate::cast::cast;
 use crate::graph;
 use crate::onnx::{Onnx as Settings, Ssd};
 use crate::options::refuse;
 use crate::transform::{self, Bound, Fold, Onnx, Topology};
+pub(crate) use around::{Around, blake3};
 
 /// The steps that may stand before the making of a model.
 const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];
 /// The place of each of ONNX's gates of an LSTM (input, output, forget, new) among Caffe's.
 const LSTM_GATES: [usize; 4] = [0, 2, 1, 3];
+/// So many settings of a layer of data are named.
+const MOST_SETTINGS: usize = 8;
 /// ONNX's numbers of element types, in the attribute of `Cast`.
 const FLOAT: i64 = 1;
 const FLOAT16: i64 = 10;
@@ -69,7 +74,8 @@ pub(crate) fn of(
     }
     let lacks =
         |need: &Need| refuse(checkpoint, format!("has {:?}, which no step turns into ONNX's form", need.tensor));
-    let made = needs.iter().map(|need| initializer(&model, need, bound).ok_or_else(|| lacks(need)));
+    let shapes = shapes(&model);
+    let made = needs.iter().map(|need| initializer(&shapes, need, bound).ok_or_else(|| lacks(need)));
     let initializers: Vec<transform::Initializer> = made.collect::<Result<_, Error>>()?;
     let stored = needs.iter().filter_map(|need| checkpoint.entry(bound.name(&need.tensor))?.dtype());
     let dtype = one_dtype(checkpoint, dtype, stored)?;
@@ -81,7 +87,19 @@ pub(crate) fn of(
     let recurrent = graph.nodes().iter().filter(|node| node.type_name == "LSTM").map(|node| {
         format!("the markers of {:?} are no input: its steps are taken for one sequence from the first on", node.name)
     });
-    Ok((model, Onnx::new(initializers).with_notices(notice(&dropped).into_iter().chain(recurrent))))
+    // A later version may have another default.
+    let settings = Settings { opset: u8::try_from(target.opset).ok(), ..settings.clone() };
+    let made = Onnx::new(initializers).of_graph(settings);
+    let prepared = graph.prepared().iter().map(preparation);
+    Ok((model, made.with_notices(notice(&dropped).into_iter().chain(prepared).chain(recurrent))))
+}
+
+/// The notice that the model takes values as a layer of data has prepared them.
+fn preparation(prepared: &Prepared) -> String {
+    let shown = |(path, text): &(String, String)| format!("{path} = {}", quoted(text));
+    let settings: Vec<String> = prepared.settings.iter().map(shown).collect();
+    let (layer, settings) = (quoted(&prepared.layer), joined(MOST_SETTINGS, &settings));
+    format!("the model takes its input as {layer} prepares it, and does not prepare it: {settings}")
 }
 
 /// The notice about layers that are not in the model.
@@ -101,12 +119,19 @@ fn target(settings: &Settings) -> Target {
     Target { opset: settings.opset.map_or(17, i64::from), dynamic_batch: settings.dynamic_batch, ssd }
 }
 
+/// The shapes of the stored initializers, by name.
+fn shapes(model: &Model) -> HashMap<&str, &Shape> {
+    work::visit(0, model.initializers.len() as u64);
+    let stored = model.initializers.iter().filter_map(|own| match own {
+        Initializer::Stored { name, shape, .. } => Some((&**name, shape)),
+        Initializer::Constant { .. } => None,
+    });
+    stored.collect()
+}
+
 /// The initializer that a need describes.
-fn initializer(model: &Model, need: &Need, bound: &Bound<'_>) -> Option<transform::Initializer> {
-    let shape = model.initializers.iter().find_map(|own| match own {
-        Initializer::Stored { name, shape, .. } if *name == need.initializer => Some(shape),
-        _ => None,
-    })?;
+fn initializer(shapes: &HashMap<&str, &Shape>, need: &Need, bound: &Bound<'_>) -> Option<transform::Initializer> {
+    let shape = shapes.get(&*need.initializer)?;
     let made = transform::Initializer::new(&*need.initializer, bound.name(&need.tensor), shape);
     Some(match &need.make {
         Make::AsIs | Make::BatchNorm(_) | Make::Ones | Make::Reshape(_) => made,
@@ -171,7 +196,8 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
             Initializer::Constant { .. } => {}
         }
     }
-    if let Some(node) = model.nodes.iter().find(|node| has_far_places(model, node, dtype)) {
+    let shapes = model.values.iter().chain(&model.inputs).map(|value| (&*value.name, &value.shape[..])).collect();
+    if let Some(node) = model.nodes.iter().find(|node| has_far_places(&shapes, node, dtype)) {
         let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
         return Err(refuse(checkpoint, message));
     }
@@ -189,11 +215,9 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
 }
 
 /// Whether a node gives places as numbers beyond those that a narrow dtype holds one by one.
-fn has_far_places(model: &Model, node: &Node, dtype: DType) -> bool {
+fn has_far_places(shapes: &HashMap<&str, &[Dim]>, node: &Node, dtype: DType) -> bool {
     let exact = if dtype == DType::BF16 { 256 } else { 2048 };
-    let input = node.inputs.first();
-    let of = |value: &&Value| Some(&value.name) == input;
-    let shape = model.values.iter().chain(&model.inputs).find(of).map(|value| &value.shape);
+    let shape = node.inputs.first().and_then(|input| shapes.get(&**input));
     let is_far = |dim: &Dim| !matches!(dim, Dim::Size(size) if *size <= exact);
     matches!(&*node.op_type, "ArgMax" | "TopK") && shape.is_none_or(|shape| shape.iter().skip(1).any(is_far))
 }

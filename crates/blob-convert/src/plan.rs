@@ -335,8 +335,8 @@ pub(crate) fn planned_for<'a>(
     if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         storage.note_names(checkpoint, &mut tensors);
     }
-    let (is_anew, receipt) = (frame.is_err(), Receipt::new(checkpoint, options, &tensors, &left_out, &files, frame)?);
-    let metadata = storage.metadata(checkpoint, has_receipt);
+    let (is_anew, metadata) = (frame.is_err(), storage.metadata(checkpoint, has_receipt));
+    let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, (&files, &metadata), frame)?;
     if matches!(base, Base::None) {
         if !options.is_told {
             let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::change::{Change, Effect};
 use crate::hash::Digests;
 use crate::history::{KEY, histories_of, long_lists, mark_merged, receipt_text, salvaged, source_fields, warnings};
+use crate::model;
 use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned, Source};
 use crate::transform::{Registry, Selection, Transform};
@@ -57,7 +58,7 @@ impl Receipt {
         options: &Options,
         tensors: &[Planned],
         left_out: &[LeftOut],
-        files: &[String],
+        (files, metadata): (&[String], &[(String, String)]),
         frame: Result<Value, &str>,
     ) -> Result<Self, Error> {
         let about = options.about(checkpoint);
@@ -76,6 +77,10 @@ impl Receipt {
         if !options.transforms.is_empty() {
             let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
             rest["transforms"] = options.transforms.iter().map(step).collect();
+        }
+        if let Some(model) = &options.model {
+            let graph = model::blake3(model, tensors, metadata).map_err(|e| e.about(checkpoint.name()))?;
+            rest["graph_blake3"] = json!(graph.to_hex().as_str());
         }
         let contents = Contents::new(tensors, files)?;
         let room = MAX_TEXT - if files.is_empty() { contents.len() } else { 0 };

@@ -4,6 +4,7 @@
 
 mod against;
 mod claims;
+mod graph;
 mod keys;
 mod receipt;
 mod replay;

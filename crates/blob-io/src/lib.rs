@@ -7,6 +7,7 @@
 
 mod again;
 mod archive;
+mod around;
 pub mod caffe;
 mod checkpoint;
 mod codec;

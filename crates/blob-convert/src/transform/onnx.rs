@@ -14,11 +14,15 @@ use super::f64_io::Places;
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream, ready};
 use crate::change::listed;
+use crate::onnx::Onnx as Graph;
 
 /// Gives tensors the names and shapes of a model's initializers, and leaves out all other tensors.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Onnx {
     initializers: Vec<Initializer>,
+    /// How a net became the graph; `None` for a graph of another origin, which nobody can make again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    graph: Option<Graph>,
     /// What was done about the graph, for the one list of changes.
     #[serde(skip)]
     notices: Vec<String>,
@@ -101,7 +105,24 @@ impl Onnx {
     /// The initializers of a model. Several may be made of one tensor.
     #[must_use]
     pub fn new(initializers: Vec<Initializer>) -> Self {
-        Self { initializers, notices: Vec::new() }
+        Self { initializers, graph: None, notices: Vec::new() }
+    }
+
+    /// Records how a net became the graph, so that the graph can be made again.
+    #[must_use]
+    pub(crate) fn of_graph(mut self, settings: Graph) -> Self {
+        self.graph = Some(settings);
+        self
+    }
+
+    /// How a net became the graph.
+    pub(crate) fn graph(&self) -> Option<&Graph> {
+        self.graph.as_ref()
+    }
+
+    /// Whether another model has the same initializers.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        self.initializers == other.initializers
     }
 
     /// Tells what was done about the graph.

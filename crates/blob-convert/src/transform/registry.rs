@@ -26,8 +26,12 @@ use super::split::Split;
 use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
 use super::strip_diff::StripDiff;
+use super::topology::NetOrigin;
 use super::torch::TorchLayout;
 use super::wish::Wish;
+
+/// So many characters of a setting's name are shown.
+const LONGEST_KEY: usize = 64;
 
 type Step = Arc<dyn Transform>;
 type Read = fn(&Value) -> Option<Step>;
@@ -102,6 +106,21 @@ impl Registry {
         read.ok_or_else(|| "has settings that cannot be read".to_owned())
     }
 
+    /// What a step of ours would pass over in the settings of a receipt, in words that follow "which": a setting that
+    /// the step does not have, or a value that is not taken as it stands. `None` also for settings that cannot be read.
+    pub(crate) fn odd_setting(&self, name: &str, settings: &Value) -> Option<String> {
+        let known = row(name).and_then(|row| (row.read)(settings))?.settings();
+        let (mut said, mut net) = (settings.clone(), None);
+        if let (Value::Object(fields), None) = (&mut said, known.get("net")) {
+            net = fields.remove("net");
+        }
+        if net.is_some_and(|net| NetOrigin::deserialize(net).is_err()) {
+            return Some("names a net that cannot be read".to_owned());
+        }
+        let at = beyond(&said, &known)?;
+        Some(format!("has a setting that it does not take{at}"))
+    }
+
     /// Makes the step that a recipe wants; `None` for a step without work.
     ///
     /// # Errors
@@ -136,6 +155,23 @@ impl Registry {
 impl std::fmt::Debug for Registry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.own.keys()).finish()
+    }
+}
+
+/// Where `said` has more than `known`, or another value, as `: layers`. `null` stands for a value that had no room.
+fn beyond(said: &Value, known: &Value) -> Option<String> {
+    match (said, known) {
+        (Value::Null, _) => None,
+        (Value::Object(said), Value::Object(known)) => said.iter().find_map(|(key, said)| {
+            let at = known.get(key).map_or(Some(String::new()), |known| beyond(said, known))?;
+            let key: String = key.chars().take(LONGEST_KEY).collect();
+            Some(format!(": {key}{at}"))
+        }),
+        (Value::Array(said), Value::Array(known)) if said.len() == known.len() => {
+            said.iter().zip(known).find_map(|(said, known)| beyond(said, known))
+        }
+        _ if said == known => None,
+        _ => Some(String::new()),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 
-use super::{Finding, Remark, Unread, claims, replay};
+use super::{Finding, Remark, Unread, claims, graph, replay};
 use crate::compare::{Pieces, found};
 use crate::done::steps;
 use crate::history::receipt_text;
@@ -18,13 +18,15 @@ use crate::transform::{Registry, Topology};
 use crate::watch::Watch;
 
 /// The result of a comparison of two files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Compared {
     /// How many tensors are equal.
     pub equal: u64,
     /// How many transforms of the receipt were repeated for the comparison.
     pub redone: usize,
+    /// Whether the graph of an ONNX model was made again of the net, and is the same.
+    pub graph: bool,
 }
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats.
@@ -75,23 +77,30 @@ pub fn against_by(
     match steps(ours) {
         // The source may itself be made by equal steps, as where axes are swapped twice.
         Ok(done) if !done.is_empty() && (is_source || steps(theirs).as_ref() != Ok(&done)) => {
-            let equal = replay::against_source(ours, theirs, (&done, by), watch, report)?;
-            return Ok(Compared { equal, redone: done.len() });
+            return replay::against_source(ours, theirs, (&done, by), watch, report);
         }
-        Ok(_) => {}
+        Ok(done) => graph::unproven(ours, theirs, &done).into_iter().for_each(&mut *report),
         Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),
     }
+    let mut left_out = Vec::new();
     let mut compare = Compare { pieces: Pieces::new(), watch, report, equal: 0, unread: Unread::default() };
     walk(ours, theirs, &mut |event| {
         match event {
             Event::Note(note) => compare.note(note),
-            Event::Unpaired { entry, missing_from } => compare.unpaired(entry, missing_from.name()),
+            Event::Unpaired { entry, missing_from } => {
+                left_out.extend(std::ptr::eq(missing_from, ours).then(|| entry.name()));
+                compare.unpaired(entry, missing_from.name());
+            }
             Event::Pair(a, b) => compare.both(&a, &b)?,
         }
         Ok::<(), Error>(())
     })?;
-    compare.unread.or_error(ours.name(), "compare")?;
-    Ok(Compared { equal: compare.equal, redone: 0 })
+    let Compare { equal, unread, report, .. } = compare;
+    if is_source {
+        claims::left_out_is_said(ours, left_out.into_iter(), report);
+    }
+    unread.or_error(ours.name(), "compare")?;
+    Ok(Compared { equal, ..Compared::default() })
 }
 
 /// The state of a comparison.

@@ -1,175 +1,205 @@
-//! The keys that a receipt may have. An unknown key claims something that nothing checks: the key is misspelt, or of a
-//! newer version.
+//! The keys that a receipt may have: the fields of the types that the receipt is read into. An unknown key claims
+//! something that nothing checks: the key is misspelt, or of a newer version.
 //!
 //! Relies on nothing but the text; keeps the first unknown keys alone in memory.
 
+use std::cell::RefCell;
 use std::fmt;
 
-use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::value::StringDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::forward_to_deserialize_any;
 
 /// At most this many unknown keys are named.
 const NAMED: usize = 3;
 
-/// The form of a value, as far as the keys in it are known.
+/// Reads a text as a value of `T`, and lists the first keys for which no type within `T` has a field, each with the
+/// path to the key: `source.bytees`. `None` for a text that is no such value.
+pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<(T, Vec<String>)> {
+    let unknown = RefCell::default();
+    let mut json = serde_json::Deserializer::from_str(text);
+    let value = T::deserialize(Noting { inner: &mut json, at: At { path: "", unknown: &unknown } }).ok()?;
+    json.end().ok()?;
+    Some((value, unknown.into_inner()))
+}
+
+/// A place in the text: the keys that lead there.
 #[derive(Clone, Copy)]
-enum Form {
-    /// Keys or values of any kind, as in a source's metadata.
-    Any,
-    /// An object of these keys.
-    Object(&'static [(&'static str, Form)]),
-    /// A list of values of this form.
-    List(&'static Form),
-}
-
-const SALVAGED: Form = Form::Object(&[("arrays", Form::Any), ("byte", Form::Any), ("why", Form::Any)]);
-const SOURCE: Form = Form::Object(&[
-    ("name", Form::Any),
-    ("bytes", Form::Any),
-    ("blake3", Form::Any),
-    ("sha256", Form::Any),
-    ("format", Form::Any),
-    ("dialect", Form::Any),
-    ("metadata", Form::Any),
-    ("compression", Form::Any),
-    ("unpacked_bytes", Form::Any),
-    ("member", Form::Any),
-    ("prefix", Form::Any),
-    ("salvaged", SALVAGED),
-]);
-const STEP: Form = Form::Object(&[("name", Form::Any), ("settings", Form::Any)]);
-const ORIGIN: Form = Form::Object(&[
-    ("name", Form::Any),
-    ("bytes", Form::Any),
-    ("blake3", Form::Any),
-    ("format", Form::Any),
-    ("dialect", Form::Any),
-    ("tool", Form::Any),
-    ("transforms", Form::List(&STEP)),
-    ("several", Form::Any),
-]);
-const SELECTION: Form = Form::Object(&[
-    ("patterns", Form::Any),
-    ("regex", Form::Any),
-    ("exclude", Form::Any),
-    ("dtypes", Form::Any),
-    ("shapes", Form::Any),
-]);
-const TENSOR: Form = Form::Object(&[
-    ("name", Form::Any),
-    ("dtype", Form::Any),
-    ("shape", Form::Any),
-    ("blake3", Form::Any),
-    ("file", Form::Any),
-    ("file_bytes", Form::Any),
-]);
-const FRAME: Form = Form::Object(&[
-    ("format", Form::Any),
-    ("bytes", Form::Any),
-    ("holes", Form::Any),
-    ("blake3", Form::Any),
-    ("deflate", Form::Any),
-]);
-const RECEIPT: Form = Form::Object(&[
-    ("schema", Form::Any),
-    ("tool", Form::Any),
-    ("recipe", Form::Any),
-    ("source", SOURCE),
-    ("sources", Form::List(&SOURCE)),
-    ("sources_left_out", Form::Any),
-    ("prefixed", Form::Any),
-    ("select", SELECTION),
-    ("tensors", Form::Any),
-    ("contents", Form::List(&TENSOR)),
-    ("contents_blake3", Form::Any),
-    ("changes", Form::List(&Form::Object(&[("name", Form::Any), ("changes", Form::Any), ("bits_of", Form::Any)]))),
-    ("bf16_as_u16", Form::Any),
-    ("u16", Form::Any),
-    ("transforms", Form::List(&STEP)),
-    ("sparse", Form::List(&Form::Object(&[("name", Form::Any), ("kind", Form::Any), ("shape", Form::Any)]))),
-    ("left_out", Form::List(&Form::Object(&[("name", Form::Any), ("reason", Form::Any)]))),
-    ("salvaged", SALVAGED),
-    ("warnings", Form::Any),
-    ("lost_values", Form::Any),
-    ("zeroed_values", Form::Any),
-    ("history", Form::List(&ORIGIN)),
-    ("frame", FRAME),
-    ("frame_left_out", Form::Any),
-]);
-
-/// The first keys that a receipt of ours does not have, each with the path to it: `source.bytees`.
-pub(super) fn unknown(text: &str) -> Vec<String> {
-    let mut keys = Vec::new();
-    let walk = Walk { form: RECEIPT, path: "", unknown: &mut keys };
-    // A text that is no JSON is a finding of its own.
-    let _ = walk.deserialize(&mut serde_json::Deserializer::from_str(text));
-    keys
-}
-
-/// A walk through one value.
-struct Walk<'a> {
-    form: Form,
-    /// The keys that lead to the value.
+struct At<'a> {
     path: &'a str,
-    unknown: &'a mut Vec<String>,
+    unknown: &'a RefCell<Vec<String>>,
 }
 
-impl<'de> DeserializeSeed<'de> for Walk<'_> {
-    type Value = ();
+/// Reads a value with another deserializer, and notes unknown keys.
+struct Noting<'a, D> {
+    inner: D,
+    at: At<'a>,
+}
 
-    fn deserialize<D: Deserializer<'de>>(self, text: D) -> Result<(), D::Error> {
-        match self.form {
-            Form::Any => IgnoredAny::deserialize(text).map(drop),
-            _ => text.deserialize_any(self),
-        }
+impl<'de, D: Deserializer<'de>> Deserializer<'de> for Noting<'_, D> {
+    type Error = D::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_any(Seen { visitor, fields: None, at: self.at })
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_struct(name, fields, Seen { visitor, fields: Some(fields), at: self.at })
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_option(Seen { visitor, fields: None, at: self.at })
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_ignored_any(visitor)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct seq tuple tuple_struct map enum identifier
     }
 }
 
-/// Passes over a value without keys.
+/// Hands a value on, and each value within through [`Noting`].
+struct Seen<'a, V> {
+    visitor: V,
+    /// The keys that are known, in an object that a type with fields takes.
+    fields: Option<&'static [&'static str]>,
+    at: At<'a>,
+}
+
+/// Hands a value without keys on.
 macro_rules! plain {
     ($($visit:ident($kind:ty)),*) => { $(
-        fn $visit<E>(self, _: $kind) -> Result<(), E> {
-            Ok(())
+        fn $visit<E: Error>(self, value: $kind) -> Result<V::Value, E> {
+            self.visitor.$visit(value)
         }
     )* };
 }
 
-impl<'de> Visitor<'de> for Walk<'_> {
-    type Value = ();
+impl<'de, V: Visitor<'de>> Visitor<'de> for Seen<'_, V> {
+    type Value = V::Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
+        self.visitor.expecting(f)
     }
 
-    plain!(visit_bool(bool), visit_i64(i64), visit_u64(u64), visit_f64(f64), visit_str(&str));
+    plain!(visit_bool(bool), visit_i64(i64), visit_u64(u64), visit_f64(f64), visit_str(&str), visit_string(String));
+    plain!(visit_borrowed_str(&'de str));
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.visitor.visit_unit()
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let form = if let Form::List(form) = self.form { *form } else { Form::Any };
-        while items.next_element_seed(Walk { form, path: self.path, unknown: self.unknown })?.is_some() {}
-        Ok(())
+    fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        self.visitor.visit_none()
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(key) = fields.next_key::<String>()? {
-            let Form::Object(known) = self.form else {
-                fields.next_value::<IgnoredAny>()?;
-                continue;
-            };
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            match known.iter().find(|(name, _)| *name == key) {
-                Some((_, form)) => fields.next_value_seed(Walk { form: *form, path: &path, unknown: self.unknown })?,
-                None => {
-                    if self.unknown.len() < NAMED {
-                        self.unknown.push(path);
-                    }
-                    fields.next_value::<IgnoredAny>()?;
-                }
+    fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<V::Value, D::Error> {
+        self.visitor.visit_some(Noting { inner, at: self.at })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        self.visitor.visit_seq(Items { inner, at: self.at })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        let Self { visitor, fields, at } = self;
+        visitor.visit_map(Pairs { inner, fields, at, path: String::new() })
+    }
+}
+
+struct Items<'a, A> {
+    inner: A,
+    at: At<'a>,
+}
+
+impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Items<'_, A> {
+    type Error = A::Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        self.inner.next_element_seed(Seed { seed, at: self.at })
+    }
+}
+
+struct Pairs<'a, A> {
+    inner: A,
+    fields: Option<&'static [&'static str]>,
+    at: At<'a>,
+    /// The path to the value behind the last key.
+    path: String,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Pairs<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
+        let Some(key) = self.inner.next_key::<String>()? else { return Ok(None) };
+        if let Some(fields) = self.fields {
+            self.path = if self.at.path.is_empty() { key.clone() } else { format!("{}.{key}", self.at.path) };
+            let mut unknown = self.at.unknown.borrow_mut();
+            if !fields.contains(&&*key) && unknown.len() < NAMED {
+                unknown.push(self.path.clone());
             }
         }
-        Ok(())
+        let key: StringDeserializer<A::Error> = key.into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, A::Error> {
+        self.inner.next_value_seed(Seed { seed, at: At { path: &self.path, ..self.at } })
+    }
+}
+
+struct Seed<'a, S> {
+    seed: S,
+    at: At<'a>,
+}
+
+impl<'de, S: DeserializeSeed<'de>> DeserializeSeed<'de> for Seed<'_, S> {
+    type Value = S::Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, inner: D) -> Result<S::Value, D::Error> {
+        self.seed.deserialize(Noting { inner, at: self.at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Part {
+        name: String,
+    }
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    #[serde(default)]
+    #[derive(Default)]
+    struct Whole {
+        one: Option<Part>,
+        many: Vec<Part>,
+        any: Value,
+        number: Option<u64>,
+    }
+
+    #[test]
+    fn keys_without_a_field_are_listed_at_any_depth() {
+        let text = r#"{"one":{"name":"a","other":1},"many":[{"name":"b"},{"x":[{}],"name":"c"}],
+            "any":{"free":[{"name":1}]},"number":7,"y":null,"z":2}"#;
+        let (whole, unknown) = read::<Whole>(text).expect("read");
+        assert_eq!(unknown, ["one.other", "many.x", "y"]);
+        assert_eq!(whole, serde_json::from_str(text).expect("read"));
+        assert_eq!(read::<Whole>("{}"), Some((Whole::default(), Vec::new())));
+        assert_eq!(read::<Whole>(r#"{"number":"7"}"#), None);
+        assert_eq!(read::<Whole>("{} {}"), None);
     }
 }

@@ -10,7 +10,7 @@ use blake3::Hash;
 use blob_core::{DType, MAX_AXES};
 use blob_io::{Checkpoint, Entry, Error, Reason};
 use serde::Deserialize;
-use serde::de::Deserializer;
+use serde::de::{Deserializer, IgnoredAny};
 
 use super::{Finding, PIECE, is_broken};
 use crate::history::{parse, receipt_text, reduce_list};
@@ -34,6 +34,12 @@ pub(super) struct Item {
     dtype: String,
     shape: Dims,
     pub(super) blake3: String,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the reader of folders has found the file by this")]
+    file: Option<IgnoredAny>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the reader of folders has compared the length")]
+    file_bytes: Option<IgnoredAny>,
 }
 
 /// A shape. A list that is too long is cut to one extent more than an array can have, and so never matches.
@@ -50,14 +56,20 @@ impl<'de> Deserialize<'de> for Dims {
     }
 }
 
-/// All written tensors, by name.
+/// All written tensors.
 #[derive(Default)]
-pub(super) struct Items(pub(super) BTreeMap<String, Item>);
+pub(super) struct Items {
+    pub(super) by_name: BTreeMap<String, Item>,
+    /// The first name that is listed twice.
+    pub(super) repeated: Option<String>,
+}
 
 impl<'de> Deserialize<'de> for Items {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
         reduce_list(text, Self::default(), |items, item: Item| {
-            items.0.insert(item.name.clone(), item);
+            if let Some(first) = items.by_name.insert(item.name.clone(), item) {
+                items.repeated.get_or_insert(first.name);
+            }
         })
     }
 }
@@ -86,7 +98,7 @@ pub fn receipt(
         return Ok(None);
     };
     match (written.contents, written.contents_blake3) {
-        (Some(items), _) => each_tensor(checkpoint, items.0, watch, found).map(Some),
+        (Some(items), _) => each_tensor(checkpoint, items.by_name, watch, found).map(Some),
         (None, Some(expected)) => all_together(checkpoint, &expected, watch, found).map(Some),
         (None, None) => Ok(None),
     }
@@ -230,7 +242,7 @@ pub(crate) fn contradicted(
     let differs = |hash: &Hash, expected: &str| *hash.to_hex() != *expected;
     Ok(match (written.contents, written.contents_blake3) {
         (Some(items), _) => {
-            let items = items.0.into_values();
+            let items = items.by_name.into_values();
             let is_changed = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
             items.filter(is_changed).map(|item| item.name).collect()
         }

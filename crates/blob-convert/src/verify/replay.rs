@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::receipt::truncated;
-use super::{By, Finding, Redone, Remark, Unread};
+use super::{By, Compared, Finding, Redone, Remark, Unread, claims, graph};
 use crate::chain::ValueChange;
 use crate::chosen::chosen;
 use crate::compare::{self, Pieces};
@@ -63,15 +63,14 @@ fn unknown_step(step: &Step, why: &str) -> String {
     format!("the transform {name:?} of the receipt {why}")
 }
 
-/// Applies the steps to the tensors of `source` and compares the result with `file`; returns the number of equal
-/// tensors.
+/// Applies the steps to the tensors of `source`, makes the graph of a model again, and compares the result with `file`.
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
     (steps, by): (&[Step], &By),
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
-) -> Result<u64, Error> {
+) -> Result<Compared, Error> {
     let mut finding = |message| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
     let mut transforms: Vec<Arc<dyn Transform>> = Vec::new();
     for step in steps {
@@ -79,7 +78,7 @@ pub(crate) fn against_source(
             Ok(transform) => transforms.push(transform),
             Err(why) => {
                 finding(unknown_step(step, &why));
-                return Ok(0);
+                return Ok(Compared::default());
             }
         }
     }
@@ -99,13 +98,14 @@ pub(crate) fn against_source(
         Ok(chained) => chained,
         Err(Error::Request { message, .. }) => {
             finding(format!("the receipt's transforms cannot be done: {} {message}", source.name()));
-            return Ok(0);
+            return Ok(Compared::default());
         }
         Err(e) => return Err(e),
     };
     if let Some(name) = kept(file, &chained.left_out) {
         finding(format!("the receipt says that {name:?} was left out, and its transforms do not leave it out"));
     }
+    claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
     let mut compare = Compare::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
@@ -114,6 +114,7 @@ pub(crate) fn against_source(
     compare.others(&names, &format!("what the receipt's transforms make of {}", source.name()));
     let (equal, is_all) = (compare.equal, compare.equal == chained.tensors.len() as u64);
     let (lost, zeroed) = (compare.lost, compare.zeroed);
+    let graph = graph::compared(file, source, (steps, &options.net), &chained.tensors)?;
     // Values of tensors that differ were not all computed.
     let claimed = receipt_text(file).and_then(parse::<Lost>).filter(|_| is_all);
     let claimed = claimed.map(|said| [(said.lost_values, lost, "were lost"), (said.zeroed_values, zeroed, "became 0")]);
@@ -123,8 +124,10 @@ pub(crate) fn against_source(
             report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
         }
     }
+    let is_same_graph = file.format() == Format::Onnx && graph.is_none();
+    graph.into_iter().for_each(report);
     unread.or_error(file.name(), "compare")?;
-    Ok(equal)
+    Ok(Compared { equal, redone: steps.len(), graph: is_same_graph })
 }
 
 /// The first tensor that was left out by the receipt, and is not by the transforms that were repeated. A part of a file

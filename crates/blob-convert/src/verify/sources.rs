@@ -64,11 +64,11 @@ pub fn against_all(
         (_, [one]) => return against_by(ours, one, by, watch, report),
         _ => return by_names(ours, theirs, watch, report),
     };
-    let Some(sources) = sources else { return Ok(Compared { equal: 0, redone: 0 }) };
+    let Some(sources) = sources else { return Ok(Compared::default()) };
     let Some(selection) = select.map_or(Some(Selection::default()), |settings| Selection::read(&settings)) else {
         let message = "the selection of the receipt is not understood".to_owned();
         report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
-        return Ok(Compared { equal: 0, redone: 0 });
+        return Ok(Compared::default());
     };
     let union = Union::with(sources, is_prefixed, &selection)?;
     compared(ours, &union, watch, report)
@@ -164,7 +164,7 @@ fn compared(
     let files: Vec<&str> = union.sources.iter().map(|source| source.checkpoint.name()).collect();
     compare.others(&names, &files.join(", "));
     compare.unread.or_error(ours.name(), "compare")?;
-    Ok(Compared { equal: compare.equal, redone: 0 })
+    Ok(Compared { equal: compare.equal, ..Compared::default() })
 }
 
 #[cfg(test)]

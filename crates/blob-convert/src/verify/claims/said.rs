@@ -1,0 +1,213 @@
+//! A receipt as the types that it is read into: each field that a receipt of this version may have.
+//!
+//! A key without a field here is unknown to [`keys`](super::keys). A field that nothing reads does not compile without
+//! the reason: so each field has a default of its own, for a default of the whole reads them all. The values are
+//! untrusted, so most of them may be of any kind.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny};
+use serde_json::Value;
+
+use crate::frame::FrameText;
+use crate::history::Origin;
+use crate::receipt::TOOL;
+use crate::step::Step;
+use crate::verify::receipt::Items;
+
+/// The fields of a receipt.
+#[derive(Deserialize)]
+pub(super) struct Claims {
+    #[serde(default)]
+    pub(super) schema: Option<Value>,
+    #[serde(default)]
+    pub(super) tool: Option<String>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the digest of a job's recipe, which the batch compares")]
+    recipe: Option<String>,
+    #[serde(default)]
+    pub(super) source: Option<Source>,
+    #[serde(default)]
+    pub(super) sources: Option<Vec<Source>>,
+    #[serde(default)]
+    pub(super) sources_left_out: Option<String>,
+    #[serde(default)]
+    pub(super) prefixed: Option<Value>,
+    #[serde(default)]
+    pub(super) select: Option<Value>,
+    #[serde(default)]
+    pub(super) tensors: Option<Value>,
+    #[serde(default)]
+    pub(super) contents: Option<Items>,
+    #[serde(default)]
+    pub(super) contents_blake3: Option<String>,
+    #[serde(default)]
+    pub(super) graph_blake3: Option<Value>,
+    #[serde(default)]
+    pub(super) changes: List<Changed>,
+    #[serde(default)]
+    pub(super) bf16_as_u16: Option<Value>,
+    #[serde(default)]
+    pub(super) u16: Option<Value>,
+    #[serde(default)]
+    pub(super) transforms: List<Step>,
+    #[serde(default)]
+    pub(super) sparse: List<Part>,
+    #[serde(default)]
+    pub(super) left_out: List<LeftOut>,
+    #[serde(default)]
+    pub(super) salvaged: Option<Salvaged>,
+    #[serde(default)]
+    pub(super) warnings: List<String>,
+    #[serde(default)]
+    pub(super) lost_values: Option<Value>,
+    #[serde(default)]
+    pub(super) zeroed_values: Option<Value>,
+    #[serde(default)]
+    pub(super) history: List<Origin>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the frame is read anew where it makes a file")]
+    frame: Option<FrameText>,
+    #[serde(default)]
+    #[expect(dead_code, reason = "words")]
+    frame_left_out: Option<String>,
+}
+
+/// A list that may be absent, or `null` where the receipt had no room for it.
+#[derive(Default)]
+pub(super) enum List<T> {
+    #[default]
+    Absent,
+    NoRoom,
+    Of(Vec<T>),
+}
+
+/// A file that tensors came from.
+#[derive(Deserialize)]
+pub(super) struct Source {
+    #[serde(default)]
+    #[expect(dead_code, reason = "a file may get another name")]
+    name: Value,
+    #[serde(default)]
+    pub(super) bytes: Value,
+    #[serde(default)]
+    pub(super) blake3: Value,
+    #[serde(default)]
+    pub(super) sha256: Value,
+    #[serde(default)]
+    pub(super) format: Value,
+    #[serde(default)]
+    pub(super) dialect: Value,
+    #[serde(default)]
+    pub(super) metadata: Value,
+    #[serde(default)]
+    pub(super) compression: Value,
+    #[serde(default)]
+    pub(super) unpacked_bytes: Value,
+    #[serde(default)]
+    #[expect(dead_code, reason = "a file may be taken out of its archive")]
+    member: Value,
+    #[serde(default)]
+    #[expect(dead_code, reason = "a comparison with all sources shows the names")]
+    prefix: Value,
+    #[serde(default)]
+    pub(super) salvaged: Option<Salvaged>,
+}
+
+/// Where a source breaks off.
+#[derive(Deserialize)]
+pub(super) struct Salvaged {
+    #[serde(default)]
+    pub(super) arrays: Value,
+    #[serde(default)]
+    pub(super) byte: Value,
+    #[serde(default)]
+    #[expect(dead_code, reason = "words")]
+    why: Value,
+}
+
+/// A tensor that was changed.
+#[derive(Deserialize)]
+pub(super) struct Changed {
+    pub(super) name: String,
+    #[serde(default)]
+    #[expect(dead_code, reason = "words")]
+    changes: Option<IgnoredAny>,
+    #[serde(default)]
+    pub(super) bits_of: Value,
+}
+
+/// A sparse array that was written as parts.
+#[derive(Deserialize)]
+pub(super) struct Part {
+    pub(super) name: String,
+    pub(super) kind: String,
+    pub(super) shape: Vec<u64>,
+}
+
+/// A tensor of the source that was not written.
+#[derive(Deserialize)]
+pub(super) struct LeftOut {
+    pub(super) name: String,
+    #[serde(default)]
+    #[expect(dead_code, reason = "words")]
+    reason: Option<IgnoredAny>,
+}
+
+impl<T> List<T> {
+    pub(super) fn items(&self) -> &[T] {
+        if let Self::Of(items) = self { items } else { &[] }
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self, Self::Of(_))
+    }
+
+    pub(super) fn had_no_room(&self) -> bool {
+        matches!(self, Self::NoRoom)
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(text)?.map_or(Self::NoRoom, Self::Of))
+    }
+}
+
+impl Claims {
+    /// Whether this version wrote the receipt, by the receipt's own word.
+    pub(super) fn is_of_this_version(&self) -> bool {
+        self.tool.as_deref() == Some(TOOL)
+    }
+
+    /// The lists that the receipt had no room for.
+    pub(super) fn without_room(&self) -> Vec<&'static str> {
+        let lists = [
+            ("changes", self.changes.had_no_room()),
+            ("sparse", self.sparse.had_no_room()),
+            ("left_out", self.left_out.had_no_room()),
+            ("warnings", self.warnings.had_no_room()),
+            ("history", self.history.had_no_room()),
+        ];
+        lists.into_iter().filter_map(|(key, is_null)| is_null.then_some(key)).collect()
+    }
+
+    /// The fields that every receipt of this version has, and this one lacks.
+    pub(super) fn lacks(&self) -> Vec<&'static str> {
+        let is_conversion = self.source.is_some();
+        let fields = [
+            ("tensors", self.tensors.is_none()),
+            ("contents_blake3", self.contents_blake3.is_none()),
+            ("changes", self.changes.is_absent()),
+            ("sparse", self.sparse.is_absent()),
+            ("left_out", self.left_out.is_absent() && is_conversion),
+            ("warnings", self.warnings.is_absent()),
+            ("history", self.history.is_absent()),
+            ("prefixed", self.prefixed.is_none() && !is_conversion),
+        ];
+        fields.into_iter().filter_map(|(key, is_absent)| is_absent.then_some(key)).collect()
+    }
+}

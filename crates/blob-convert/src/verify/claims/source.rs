@@ -1,0 +1,175 @@
+//! Compares the fields of a receipt about its sources with the sources.
+
+use std::collections::HashSet;
+
+use blob_io::words::and_more;
+use blob_io::{Checkpoint, Entry, Error, Kind};
+use serde_json::{Map, Value};
+
+use super::said::{Claims, List, Salvaged, Source};
+use super::{shown, wrong};
+use crate::digest::{Algorithm, Subject, digest};
+use crate::history::{Origin, histories_of, history_of, parse, receipt_text, salvaged, source_fields};
+use crate::verify::Remark;
+use crate::verify::receipt::truncated;
+use crate::watch::Watch;
+
+/// Compares the receipt of `ours` with `theirs`. If the digests show another file than the receipt's source, a note
+/// says so; if `theirs` is the source, each field about the source is compared. Returns whether `theirs` is the source.
+///
+/// # Errors
+/// Errors of reading; [`Error::Interrupted`] where `watch` says so.
+pub(crate) fn against_source(
+    ours: &Checkpoint,
+    theirs: &Checkpoint,
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<bool, Error> {
+    let Some(claimed) = receipt_text(ours).and_then(parse::<Claims>) else { return Ok(false) };
+    let Some(source) = claimed.source.as_ref().filter(|source| source.blake3.is_string()) else { return Ok(false) };
+    let file = || Subject::File { name: theirs.name(), source: theirs.stored() };
+    let blake3 = digest(file(), Algorithm::Blake3, watch)?.digest;
+    let sha256 = match source.sha256.as_str() {
+        Some(_) => Some(digest(file(), Algorithm::Sha256, watch)?.digest),
+        None => None,
+    };
+    let is_sha256 = sha256.is_some() && source.sha256.as_str() == sha256.as_deref();
+    if source.blake3.as_str() != Some(&blake3) && !is_sha256 {
+        report_other(ours, theirs, source, &blake3, report);
+        return Ok(false);
+    }
+    let mut own = source_fields(theirs);
+    own.insert("blake3".to_owned(), Value::from(blake3));
+    own.extend(sha256.map(|sha256| ("sha256".to_owned(), Value::from(sha256))));
+    let is_ours = claimed.is_of_this_version();
+    of_file(source, &own, theirs, is_ours, report);
+    if !source.metadata.is_null() && is_ours {
+        differs("metadata", &source.metadata, own.get("metadata"), theirs, report);
+    }
+    salvaged_likewise(claimed.salvaged.as_ref(), theirs, report);
+    let is_named = |name: &str| theirs.entry(name).is_some() || theirs.entries().iter().any(|e| is_whole(e, name));
+    let is_transformed = !claimed.transforms.items().is_empty();
+    let mut left_out = claimed.left_out.items().iter().map(|left| &*left.name);
+    if let Some(name) = left_out.find(|name| !is_named(name)).filter(|_| !is_transformed) {
+        report(wrong(&format!("says that {:?} was left out, which the source does not have", truncated(name))));
+    }
+    has_history(&claimed.history, history_of(receipt_text(theirs).unwrap_or_default()), report);
+    Ok(true)
+}
+
+/// Compares the sources that a receipt names by their digests, in this order, with its fields about each and with its
+/// history.
+pub(in crate::verify) fn of_several(ours: &Checkpoint, sources: &[&Checkpoint], report: &mut dyn FnMut(Remark)) {
+    let Some(claimed) = receipt_text(ours).and_then(parse::<Claims>) else { return };
+    for (source, file) in claimed.sources.iter().flatten().zip(sources) {
+        of_file(source, &source_fields(file), file, claimed.is_of_this_version(), report);
+        salvaged_likewise(source.salvaged.as_ref(), file, report);
+    }
+    let texts = sources.iter().filter_map(|file| receipt_text(file));
+    has_history(&claimed.history, histories_of(texts), report);
+}
+
+/// Compares the fields about a source with the source.
+fn of_file(said: &Source, own: &Map<String, Value>, file: &Checkpoint, is_ours: bool, report: &mut dyn FnMut(Remark)) {
+    for (field, said) in [
+        ("blake3", &said.blake3),
+        ("sha256", &said.sha256),
+        ("bytes", &said.bytes),
+        ("format", &said.format),
+        ("compression", &said.compression),
+        ("unpacked_bytes", &said.unpacked_bytes),
+        ("dialect", &said.dialect),
+    ] {
+        // The words for a dialect change from version to version; digests are not computed twice.
+        let is_checked = if field == "dialect" { is_ours } else { own.contains_key(field) || !is_digest(field) };
+        if is_checked {
+            differs(field, said, own.get(field), file, report);
+        }
+    }
+}
+
+fn is_digest(field: &str) -> bool {
+    matches!(field, "blake3" | "sha256")
+}
+
+/// Reports a field about a source that is not as the source has it.
+fn differs(field: &str, said: &Value, is: Option<&Value>, file: &Checkpoint, report: &mut dyn FnMut(Remark)) {
+    let is = is.unwrap_or(&Value::Null);
+    if said != is {
+        let (name, said, is) = (file.name(), shown(Some(said)), shown(Some(is)));
+        report(wrong(&format!("says source.{field} is {said}, and that of {name} is {is}")));
+    }
+}
+
+/// Compares where a source breaks off; the reason is in words.
+fn salvaged_likewise(said: Option<&Salvaged>, file: &Checkpoint, report: &mut dyn FnMut(Remark)) {
+    let is = salvaged(file).unwrap_or_default();
+    let said = said.map(|said| [&said.arrays, &said.byte]);
+    for (place, field) in ["arrays", "byte"].into_iter().enumerate() {
+        let said = said.map_or(&Value::Null, |said| said[place]);
+        differs(&format!("salvaged.{field}"), said, is.get(field), file, report);
+    }
+}
+
+fn has_history(said: &List<Origin>, earlier: Vec<Origin>, report: &mut dyn FnMut(Remark)) {
+    let value = |origins: &[Origin]| serde_json::to_value(origins).unwrap_or_default();
+    if said.is_there() && !is_part_of(&value(said.items()), &value(&earlier)) {
+        report(wrong("has another history than the source"));
+    }
+}
+
+/// Checks that the receipt lists every tensor of the source that was left out; `left_out` has them by the steps that
+/// were done again. A file with some of the tensors of a divided source lists none.
+pub(in crate::verify) fn left_out_is_said<'n>(
+    file: &Checkpoint,
+    left_out: impl Iterator<Item = &'n str>,
+    report: &mut dyn FnMut(Remark),
+) {
+    let Some(claimed) = receipt_text(file).and_then(parse::<Claims>) else { return };
+    let is_part = claimed.left_out.items().is_empty() && claimed.transforms.items().iter().any(|s| s.name == "select");
+    let said: HashSet<&str> = claimed.left_out.items().iter().map(|left| &*left.name).collect();
+    let mut unsaid = left_out.filter(|name| !said.contains(name));
+    if let Some(name) = unsaid.next().filter(|_| claimed.left_out.is_there() && !is_part) {
+        let more = and_more(unsaid.count());
+        report(wrong(&format!("does not say that {:?}{more} was left out", truncated(name))));
+    }
+}
+
+fn is_whole(entry: &Entry, name: &str) -> bool {
+    entry.kind() == Kind::Values && entry.sparse().is_some_and(|sparse| &*sparse.name == name)
+}
+
+/// Reports that `theirs` is not the source that the receipt names, unless both come from one source.
+fn report_other(ours: &Checkpoint, theirs: &Checkpoint, source: &Source, blake3: &str, report: &mut dyn FnMut(Remark)) {
+    let expected = source.blake3.as_str().unwrap_or_default();
+    let theirs_of = receipt_text(theirs).map(Origin::of_receipt).unwrap_or_default();
+    let of_one = theirs_of.iter().any(|origin| origin.blake3 == expected);
+    if of_one {
+        return;
+    }
+    let earlier = receipt_text(ours).map(history_of).unwrap_or_default();
+    let name = theirs.name();
+    report(Remark::Note(if earlier.iter().any(|origin| origin.blake3 == blake3) {
+        format!("{name} is an earlier source of the receipt's history, not the last one")
+    } else {
+        format!(
+            "{name} is not the file that the receipt names as its source: BLAKE3 {blake3}, in the receipt {}",
+            truncated(expected)
+        )
+    }));
+}
+
+/// Whether two values are equal. In `said`, `null` stands for any value that the receipt had no room for.
+fn is_part_of(said: &Value, is: &Value) -> bool {
+    match (said, is) {
+        (Value::Null, _) => true,
+        (Value::Array(said), Value::Array(is)) => {
+            said.len() == is.len() && said.iter().zip(is).all(|(said, is)| is_part_of(said, is))
+        }
+        (Value::Object(said), Value::Object(is)) => {
+            said.len() == is.len()
+                && said.iter().all(|(name, said)| is.get(name).is_some_and(|is| is_part_of(said, is)))
+        }
+        _ => said == is,
+    }
+}

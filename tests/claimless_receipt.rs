@@ -1,0 +1,131 @@
+//! Receipts that claim less than this version writes, or something beside what is checked: `verify` says so of each.
+
+use blob_convert::Options;
+use blob_io::{Checkpoint, Format};
+use serde_json::{Value, json};
+
+use crate::edited_receipt::remarks;
+use crate::support::conversion::to_file;
+use crate::support::receipt::{receipt, with_receipt};
+use crate::support::{Folder, data, open};
+
+/// An edit of a receipt, and words of what is said of it.
+struct Lie {
+    edit: fn(&mut Value),
+    said: &'static str,
+}
+
+const fn lie(edit: fn(&mut Value), said: &'static str) -> Lie {
+    Lie { edit, said }
+}
+
+fn without(receipt: &mut Value, key: &str) {
+    receipt.as_object_mut().expect("an object").remove(key);
+}
+
+fn list<'r>(receipt: &'r mut Value, key: &str) -> &'r mut Vec<Value> {
+    receipt[key].as_array_mut().expect("a list")
+}
+
+/// The settings of a step by its place.
+fn settings(receipt: &mut Value, step: usize) -> &mut Value {
+    &mut list(receipt, "transforms")[step]["settings"]
+}
+
+/// Receipts of a conversion by `strip-diff` and `dtype` that claim less than this version writes, or something beside
+/// what is checked.
+const CLAIMS: &[Lie] = &[
+    lie(|r| without(r, "source"), "the receipt names no source"),
+    lie(|r| (r["sources"], r["source"]) = (json!([]), json!(null)), "the receipt names no source"),
+    lie(|r| without(r, "left_out"), "lacks fields that this version writes: left_out"),
+    lie(|r| without(r, "contents_blake3"), "lacks fields that this version writes: contents_blake3"),
+    lie(|r| without(r, "tensors"), "lacks fields that this version writes: tensors"),
+    lie(
+        |r| (r["changes"], r["sparse"]) = (json!(null), json!(null)),
+        "had no room for lists, which were not checked: changes, sparse",
+    ),
+    lie(
+        |r| {
+            let first = r["contents"][0].clone();
+            list(r, "contents").push(first);
+        },
+        "twice among its contents",
+    ),
+    lie(|r| r["transforms"] = json!(null), "has no transforms but null"),
+    lie(|r| settings(r, 0)["x"] = json!(1), "step \"strip-diff\", which has a setting that it does not take: x"),
+    lie(|r| settings(r, 1)["by"] = json!(1), "step \"dtype\", which has a setting that it does not take: by"),
+    lie(|r| settings(r, 0)["net"] = json!(7), "step \"strip-diff\", which names a net that cannot be read"),
+    lie(
+        |r| {
+            r["transforms"][0] = json!({"name": "select", "settings": {"patterns": ["conv1"], "regex": "yes"}});
+        },
+        "does not take: regex",
+    ),
+    lie(
+        |r| {
+            r["transforms"][0] = json!({"name": "select", "settings": {"patterns": ["conv1"], "shape": []}});
+        },
+        "does not take: shape",
+    ),
+    lie(
+        |r| {
+            let layer = json!({"layer": "bn", "scale_layer": null, "weight": "w", "bias": "b", "has_bias": false,
+                "side": "first", "eps": 1e-5, "mean": null, "variance": null, "factor": null, "gamma": null,
+                "fix_gamma": false, "beta": null, "scale": null, "shift": null, "epss": 1});
+            r["transforms"][0] = json!({"name": "fold", "settings": {"layers": [layer]}});
+        },
+        "does not take: layers: epss",
+    ),
+    lie(|r| r["graph_blake3"] = json!("00"), "has graph_blake3 of \"00\""),
+];
+
+#[test]
+fn a_receipt_that_claims_nothing_is_not_believed() {
+    let folder = Folder::new();
+    let source = Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens");
+    let out = folder.file("x.safetensors");
+    let options = Options::new(Format::Safetensors).transform(blob_convert::transform::StripDiff);
+    let options = options.transform(crate::transform::float(blob_core::DType::F16));
+    to_file(&source, &options, &out).expect("converts");
+    let bytes = std::fs::read(&out).expect("readable");
+    let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    let said = |edit: fn(&mut Value), source: Option<&Checkpoint>| {
+        let mut lie = honest.clone();
+        edit(&mut lie);
+        remarks(&open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens"), source)
+    };
+    assert_eq!(said(|_| {}, Some(&source)), [""; 0]);
+    for Lie { edit, said: wanted } in CLAIMS {
+        let found = said(*edit, None);
+        assert!(found.iter().any(|found| found.contains(wanted)), "{wanted}: {found:?}");
+    }
+    let none = said(|r| list(r, "left_out").clear(), Some(&source));
+    let more = format!("and {} more was left out", list(&mut honest.clone(), "left_out").len() - 1);
+    assert!(none.iter().any(|found| found.contains("does not say that") && found.contains(&more)), "{more}: {none:?}");
+    let one = said(|r| drop(list(r, "left_out").remove(0)), Some(&source));
+    assert!(one.iter().any(|found| found.ends_with("\" was left out")), "{one:?}");
+    // Of a receipt of another version nothing is known of a missing list, which is said.
+    let other = said(
+        |r| {
+            r["tool"] = json!("blob 99.0.0");
+            without(r, "left_out");
+        },
+        None,
+    );
+    assert_eq!(other, ["the receipt lacks fields, and so nothing of these was checked: left_out"]);
+}
+
+#[test]
+fn a_place_without_an_array_that_is_not_said_to_be_left_out_is_noticed() {
+    let source = Checkpoint::open(data("mxnet/golden/mxnet-0.11.0/none_first.nd")).expect("opens");
+    let folder = Folder::new();
+    let out = folder.file("x.safetensors");
+    to_file(&source, &Options::new(Format::Safetensors), &out).expect("converts");
+    let bytes = std::fs::read(&out).expect("readable");
+    let mut lie = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    assert!(!lie["left_out"].as_array().expect("a list").is_empty(), "{lie}");
+    lie["left_out"] = json!([]);
+    let lie = open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens");
+    let found = remarks(&lie, Some(&source));
+    assert!(found.iter().any(|found| found.contains("was left out")), "{found:?}");
+}
