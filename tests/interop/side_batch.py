@@ -138,8 +138,9 @@ def from_s3(folder):
     counted = Counted(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, counted, threaded=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
     endpoint = {"endpoint_url": "http://127.0.0.1:%d" % server.server_port}
-    storage = {"key": "key", "secret": "secret", "client_kwargs": {**endpoint, "region_name": "us-east-1"}}
+    storage = {"key": "key", "secret": "secret", "client_kwargs": endpoint}
     fsspec.config.conf["s3"] = storage
     files = fsspec.filesystem("s3")
     files.mkdir("bucket")
