@@ -153,7 +153,7 @@ fn build_from_source(python: &Path, folder: &Path) -> Result<()> {
 fn maturin(python: &Path, command: &str, out: &Path) -> Result<Command> {
     let mut maturin = shell::program(python);
     maturin.args(["-m", "maturin", command, "--quiet", "--manifest-path", "python/Cargo.toml", "--out"]).arg(out);
-    // That of the tool, with which the library shares most crates, by the same versions and profile.
+    // That of the tool, whatever the caller's. Cargo builds the crates for each workspace anew nevertheless.
     maturin.env("CARGO_TARGET_DIR", shell::target_directory()?);
     Ok(maturin)
 }
