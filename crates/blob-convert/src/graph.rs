@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use blob_graph::Reason;
 use blob_io::net::{Net, Phase, Role};
 use blob_io::{Checkpoint, Entry, Error, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
-use crate::options::refuse_all;
+use crate::options::refuse_first;
 use crate::transform::{Topology, spellings};
 
 pub use blob_graph::{Graph, Node, Shapes, Unsupported, Value};
+
+/// So many problems of a net are listed: whoever mends a net wants all of them.
+const LISTED: usize = 200;
 
 /// The graph of a file's net, as inference runs the net; `net` names a file in place of the one beside or in the file.
 ///
@@ -56,5 +60,10 @@ pub fn entry<'c>(checkpoint: &'c Checkpoint, tensor: &str) -> Option<&'c Entry> 
 /// The error with the first problems of a net, and the number of the others.
 pub(crate) fn refused(checkpoint: &Checkpoint, unsupported: &Unsupported) -> Error {
     let problems = unsupported.problems.iter().map(ToString::to_string).collect();
-    refuse_all(checkpoint, "has a net with parts that are not supported", problems)
+    match refuse_first(LISTED, checkpoint, "has a net with parts that are not supported", problems) {
+        Error::Request { file, message } if unsupported.problems.iter().any(|one| one.reason == Reason::Input) => {
+            Error::Misfit { file, message, remedy: Some(Remedy::InputShape) }
+        }
+        error => error,
+    }
 }

@@ -161,6 +161,8 @@ pub enum Remedy {
     Net,
     /// A prototxt or a symbol file that describes the net.
     NetOrSymbol,
+    /// The shapes of the net's inputs.
+    InputShape,
     /// The net whose weights these are.
     OtherNet,
     /// The net as used after training.

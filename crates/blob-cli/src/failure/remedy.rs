@@ -70,7 +70,7 @@ const fn always(remedy: Remedy, help: &'static str) -> Way {
 use Elsewhere::{After, Before, Nowhere};
 
 /// All ways; of several for one remedy, the best first.
-static WAYS: [Way; 21] = [
+static WAYS: &[Way] = &[
     way(Remedy::Version3, "params_version", "--params-version 3 writes records that hold arrays without axes", After),
     way(
         Remedy::Version2,
@@ -100,6 +100,7 @@ static WAYS: [Way; 21] = [
     way(Remedy::SkipUnsupported, "exclude", "--exclude NAME leaves one of several arrays out", Nowhere),
     way(Remedy::Net, "net", "name the net: --net deploy.prototxt", Nowhere),
     way(Remedy::NetOrSymbol, "net", "name the net: --net deploy.prototxt, or --symbol net-symbol.json", Nowhere),
+    way(Remedy::InputShape, "input_shape", "say the shape of each input: --input NAME=1,3,224,224", Nowhere),
     always(Remedy::OtherNet, "name the net whose weights these are"),
     way(Remedy::TestedNet, "net", TESTED_NET, Nowhere),
     way(Remedy::NamesFile, "names", "--names is raw, torch, or a file of lines `OLD NEW`", Nowhere),
@@ -117,7 +118,7 @@ mod tests {
     fn a_next_step_names_an_option_of_the_command_or_the_command_that_has_it() {
         let tool = Args::command();
         for command in tool.get_subcommands() {
-            for way in &WAYS {
+            for way in WAYS {
                 let Some(help) = help(way.remedy, command.get_name()) else { continue };
                 let options = help.split_once("`blob ").map_or(&*help, |(own, _)| own).split_whitespace();
                 for option in options.filter_map(|word| word.strip_prefix("--")) {

@@ -78,7 +78,7 @@ pub(super) fn resolved(
                 Ok(fold) => fold,
                 Err(_) => Fold::find(&step.settings, &wish)?,
             };
-            if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames) {
+            if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames || is_model) {
                 options.symbol =
                     NewSymbol::of(checkpoint, (net, recipe.net.as_ref().map(NetFile::path)), &mut fold, output)?;
             }

@@ -82,10 +82,13 @@ fn is_factor(entry: &Entry) -> bool {
     entry.layer_type() == Some("BatchNorm") && entry.kind() == Kind::Data && entry.index() == 2
 }
 
-/// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read.
+/// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read. A gamma may
+/// have any name; but the moving statistics of MXNet's BatchNorms are marked as auxiliary.
 pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
     let is_norm = |kind: &str| kind == "BatchNorm";
-    checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || bare(e.name()).ends_with("gamma"))
+    let is_named =
+        |name: &str| bare(name).ends_with("gamma") || blob_io::Group::split(name).0 == Some(blob_io::Group::Auxiliary);
+    checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || is_named(e.name()))
 }
 
 /// The layers of `net` whose stored values the framework ignores.
