@@ -1,5 +1,5 @@
-//! Calls the driver's own copies and fills, which ours are compared with. Only this file calls the library. It relies
-//! on a current context, which every call of a queue leaves behind.
+//! Calls the driver's own copies and fills, which ours are compared with. Only this file calls the library. Its calls
+//! need the thread's current context, which [`Driver::new`] sets and the calls of a queue restore.
 //!
 //! Each function waits for what it has enqueued, even after an error, so a borrowed buffer is never used after the
 //! function returns.
@@ -8,9 +8,9 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libloading::Library;
-use synced_mem::cuda::Cuda;
+use synced_mem::cuda::{self, Cuda};
 use synced_mem::{Block, Device, Queue};
 
 type Copy = unsafe extern "C" fn(u64, u64, usize) -> u32;
@@ -38,6 +38,7 @@ impl Driver {
     pub(crate) fn new(gpu: &Arc<Cuda>) -> Result<Self> {
         let queue = gpu.queue()?;
         queue.synchronize()?;
+        let context = cuda::handles(&*queue).context("no queue of CUDA")?.context;
         let mut stream = ptr::null_mut();
         // SAFETY: each name is that of CUDA 12.0's driver API, with its signature; addresses are numbers of 64 bits
         // there and pointers of the host are as long. The library was loaded by the backend and stays: it is never
@@ -45,6 +46,8 @@ impl Driver {
         unsafe {
             let library = Library::new("libcuda.so").or_else(|_| Library::new("libcuda.so.1"))?;
             let library: &'static Library = Box::leak(Box::new(library));
+            let enter = library.get::<unsafe extern "C" fn(*mut c_void) -> u32>(b"cuCtxSetCurrent\0")?;
+            ensure!(enter(context) == 0, "cuCtxSetCurrent");
             let create = library.get::<unsafe extern "C" fn(*mut *mut c_void, u32) -> u32>(b"cuStreamCreate\0")?;
             ensure!(create(&mut stream, 1) == 0, "cuStreamCreate");
             Ok(Self {

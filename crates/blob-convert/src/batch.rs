@@ -18,6 +18,7 @@ use crate::change::Group;
 use crate::history::source_name;
 use crate::receipt::TOOL;
 use crate::recipe::{Opened, Recipe, Source};
+use crate::symbol::NewSymbol;
 use crate::transform::Registry;
 use crate::watch::{Silent, Watch};
 pub use done::{Claim, Known, Trust};
@@ -126,7 +127,8 @@ impl Job {
         let (recipe, source) = (self.marked(), &opened.sources[0]);
         let plan = recipe.plan_of(&[source], opened.into.as_ref(), registry)?;
         // Of the files that stay as they were, all have the new bytes: any other is an error.
-        let is_unchanged = recipe.target.if_exists == IfExists::Same && self.opening().exists();
+        let has_symbol = plan.symbol.as_ref().is_none_or(NewSymbol::is_written);
+        let is_unchanged = recipe.target.if_exists == IfExists::Same && self.opening().exists() && has_symbol;
         let done = plan.run(watch)?;
         let mut changes = plan.changes();
         changes.extend(done.changes());

@@ -137,9 +137,9 @@ fn all_problems_are_listed_at_once() {
     let error = Graph::from_net(&net(nodes, "1.0 2.0 3.0 5.0 6.0"), &shapes(&[1, 3], &[])).expect_err("problems");
     let found: Vec<_> = error.problems.iter().map(|problem| (&*problem.layer, problem.reason)).collect();
     let expected = [
+        ("", Reason::Input),
         ("c", Reason::Type),
         ("a", Reason::Parameter),
-        ("", Reason::Input),
         ("m", Reason::Parameter),
         ("r", Reason::Shape),
     ];

@@ -177,7 +177,6 @@ mod tests {
             100,
             &[
                 field(1, b"a"),
-                field(10, &[]),
                 vec![10 << 3, 1],
                 field(121, &[0x08, 1, 0x60, 0]),
                 field(118, &lrn),
