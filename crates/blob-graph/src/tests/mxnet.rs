@@ -144,7 +144,7 @@ fn all_problems_are_listed_at_once() {
         ("r", Reason::Shape),
     ];
     assert_eq!(found, expected, "{error}");
-    assert!(error.to_string().contains("op_type = mine") && error.to_string().contains("\"other\""), "{error}");
+    assert!(error.to_string().contains("op_type = \"mine\"") && error.to_string().contains("\"other\""), "{error}");
 }
 
 #[test]
