@@ -229,3 +229,34 @@ fn a_history_that_has_no_room_is_why_a_file_is_refused() {
     let refused = plan(&file, &Options::new(Format::Safetensors), &Place::Stdout).expect_err("no room").to_string();
     assert!(refused.contains("so long a history") && !refused.contains("bf16"), "{refused}");
 }
+
+/// A net with one byte changed outside of its tensors has another frame, which fits the tensors just as well.
+#[test]
+fn a_frame_of_another_file_makes_no_file() {
+    let folder = Folder::new();
+    let bytes = std::fs::read(data("caffe/net/v1.caffemodel")).expect("a golden");
+    let at = find(&bytes, b"golden");
+    let mut other = bytes.clone();
+    other[at] = b'G';
+    let [one, two] =
+        [("one", &bytes), ("two", &other)].map(|(name, bytes)| folder.with(&format!("{name}.caffemodel"), bytes));
+    let copies = [&one, &two].map(|file| {
+        let copy = format!("{file}.safetensors");
+        blob(&["convert", file, "-o", &copy]).ok();
+        std::fs::read(copy).expect("a copy")
+    });
+    let receipts = copies.each_ref().map(|copy| receipt(&open("x.safetensors", copy).expect("opens")));
+    let mut lying = receipts[0].clone();
+    lying["frame"] = receipts[1]["frame"].clone();
+    assert_ne!(lying, receipts[0]);
+    let honest = folder.with("honest.safetensors", with_receipt(&copies[0], &receipts[0], "", None));
+    let file = folder.with("lying.safetensors", with_receipt(&copies[0], &lying, "", None));
+    let back = folder.file("back.caffemodel");
+    blob(&["convert", &honest, "-o", &back]).ok();
+    assert!(std::fs::read(&back).expect("a file") == bytes);
+    std::fs::remove_file(&back).expect("removed");
+    let ran = blob(&["convert", &file, "-o", &back]).refused("are not those of the file that it names");
+    ran.stderr_has("--anew");
+    assert!(!Path::new(&back).exists());
+    blob(&["convert", &file, "-o", &back, "--anew"]).ok();
+}

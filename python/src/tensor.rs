@@ -270,7 +270,10 @@ impl Tensor {
     fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Stop> {
         let Some((opened, entry)) = self.entry() else {
             let block = self.block(py, false)?;
-            return Ok(PyBytes::new_with(py, block.len(), |out| Ok(block.span().copy(0, out)))?);
+            return Ok(PyBytes::new_with(py, block.len(), |out| {
+                block.span().copy(0, out);
+                Ok(())
+            })?);
         };
         let file = &opened.checkpoint;
         file.array(entry)?;

@@ -98,6 +98,7 @@ impl Plan<'_> {
             Destination::Stdout { layout } => job.pipe(self, (layout, Output::stdout()), &tally)?,
         };
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
+        let contradicted = contradicted.unwrap_or_default();
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, found: tally.found() })
     }
@@ -145,6 +146,7 @@ impl<'a> Job<'a> {
     ) -> Result<(Digests, u64, bool), Error> {
         let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
+        plan.check_restored(&complete, &digests[0].tensors, self.watch)?;
         match beside {
             Some(beside) => beside.publish_after(complete)?,
             None => complete.publish()?,

@@ -226,7 +226,7 @@ impl<'a> Plans<'a> {
         };
         plan.checkpoint.unchanged()?;
         together.publish()?;
-        let contradicted = contradicted(plan.checkpoint, &tensors, &hashes, &Uncounted(watch))?;
+        let contradicted = contradicted(plan.checkpoint, &tensors, &hashes, &Uncounted(watch))?.unwrap_or_default();
         let bytes_in = plan.checkpoint.stored().len();
         Ok(Summary { bytes_in, bytes_out, is_recognised: true, blake3, sha256, contradicted, found })
     }

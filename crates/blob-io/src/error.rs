@@ -163,6 +163,8 @@ pub enum Remedy {
     NetOrSymbol,
     /// The shapes of the net's inputs.
     InputShape,
+    /// A new file of the tensors, without the bytes that a receipt holds.
+    Anew,
     /// The net whose weights these are.
     OtherNet,
     /// The net as used after training.

@@ -101,6 +101,7 @@ static WAYS: &[Way] = &[
     way(Remedy::Net, "net", "name the net: --net deploy.prototxt", Nowhere),
     way(Remedy::NetOrSymbol, "net", "name the net: --net deploy.prototxt, or --symbol net-symbol.json", Nowhere),
     way(Remedy::InputShape, "input_shape", "say the shape of each input: --input NAME=1,3,224,224", Nowhere),
+    way(Remedy::Anew, "anew", "--anew writes a new file of the tensors, without these bytes", Nowhere),
     always(Remedy::OtherNet, "name the net whose weights these are"),
     way(Remedy::TestedNet, "net", TESTED_NET, Nowhere),
     way(Remedy::NamesFile, "names", "--names is raw, torch, or a file of lines `OLD NEW`", Nowhere),

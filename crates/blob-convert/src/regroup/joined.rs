@@ -280,7 +280,11 @@ impl Joined<'_> {
         };
         let read = jobs.iter().zip(digests);
         let watch = Uncounted(watch);
-        read.map(|(job, digests)| contradicted(job.checkpoint, job.tensors, &digests.tensors, &watch)).collect()
+        read.map(|(job, digests)| {
+            let found = contradicted(job.checkpoint, job.tensors, &digests.tensors, &watch)?;
+            Ok(found.unwrap_or_default())
+        })
+        .collect()
     }
 
     fn check_file(&self, written: &Complete) -> Result<(), Error> {

@@ -216,18 +216,19 @@ pub(super) fn truncated(text: &str) -> &str {
 }
 
 /// The tensors whose digests differ from the digests in the file's own receipt; an empty name where the receipt has one
-/// digest of all. `hashes` has the digests of the arrays that were copied unchanged; the other arrays are read again.
+/// digest of all; `None` where it has none. `hashes` has the digests of the arrays that were copied unchanged; the
+/// other arrays are read again.
 pub(crate) fn contradicted(
     checkpoint: &Checkpoint,
     tensors: &[Planned],
     hashes: &[Hash],
     watch: &dyn Watch,
-) -> Result<Vec<String>, Error> {
+) -> Result<Option<Vec<String>>, Error> {
     let Some(written) = receipt_text(checkpoint).and_then(parse::<Written>) else {
-        return Ok(Vec::new());
+        return Ok(None);
     };
     if written.contents.is_none() && written.contents_blake3.is_none() {
-        return Ok(Vec::new());
+        return Ok(None);
     }
     let stored = tensors.iter().zip(hashes).filter(|(tensor, _)| tensor.is_as_read());
     let mut found: BTreeMap<&str, Hash> =
@@ -240,7 +241,8 @@ pub(crate) fn contradicted(
         }
     }
     let differs = |hash: &Hash, expected: &str| *hash.to_hex() != *expected;
-    Ok(match (written.contents, written.contents_blake3) {
+    Ok(Some(match (written.contents, written.contents_blake3) {
+        (Some(items), _) if items.by_name.is_empty() => return Ok(None),
         (Some(items), _) => {
             let items = items.by_name.into_values();
             let is_changed = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
@@ -250,6 +252,6 @@ pub(crate) fn contradicted(
             let differs = differs(&combined_digest(found.values()), &all);
             if differs { vec![String::new()] } else { Vec::new() }
         }
-        _ => Vec::new(),
-    })
+        _ => return Ok(None),
+    }))
 }
