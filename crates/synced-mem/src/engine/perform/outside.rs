@@ -223,13 +223,4 @@ impl State {
             }
         }
     }
-
-    /// A step outside the lock is over.
-    pub(crate) fn land(&mut self, moving: &Moving, queue: Option<&QueueHandle>, landing: Landing) {
-        self.facts.land(moving, queue, landing);
-        self.settlements += 1;
-        if landing.is_there {
-            self.count_copy(moving.from, moving.to, &moving.range);
-        }
-    }
 }

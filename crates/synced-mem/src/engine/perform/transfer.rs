@@ -5,8 +5,10 @@ use std::ops::Range;
 
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
+use crate::coherence::moving::{Landing, Moving};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Host;
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::stats::EventKind;
@@ -22,6 +24,15 @@ impl State {
         self.facts.replicas.add(to, range.clone());
         self.count_copy(from, to, range);
         Ok(())
+    }
+
+    /// A step outside the lock is over.
+    pub(crate) fn land(&mut self, moving: &Moving, queue: Option<&QueueHandle>, landing: Landing) {
+        self.facts.land(moving, queue, landing);
+        self.settlements += 1;
+        if landing.is_there {
+            self.count_copy(moving.from, moving.to, &moving.range);
+        }
     }
 
     /// Counts bytes that have become valid.
