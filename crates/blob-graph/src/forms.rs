@@ -11,6 +11,18 @@ use crate::unsupported::Refusal;
 /// ONNX's number of the element type `FLOAT`.
 pub(crate) const FLOAT: i64 = 1;
 
+/// Adds a node with one output of integers.
+pub(crate) fn indices(
+    site: &mut Site<'_>,
+    op_type: &str,
+    inputs: &[&Operand],
+    attributes: Vec<(&str, Attribute)>,
+    shape: Vec<u64>,
+) -> Result<Operand, Refusal> {
+    let outputs = site.ops(op_type, inputs, attributes, vec![(DType::I64, shape)])?;
+    outputs.into_iter().next().ok_or_else(|| Refusal::shape("no output"))
+}
+
 /// One node with one input, whose output has the input's shape.
 pub(crate) fn unary(
     site: &mut Site<'_>,

@@ -4,7 +4,6 @@
 
 mod detection;
 
-use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 pub(super) use detection::detection_output;
@@ -142,16 +141,4 @@ fn stated(site: &Site<'_>, priors: &Priors) -> Result<Vec<(&'static str, Attribu
     attributes.push(("variance", Attribute::Floats(priors.variance.to_vec())));
     attributes.push(("offset", Attribute::Float(priors.offset)));
     Ok(attributes)
-}
-
-/// Adds a node with one output of integers.
-pub(super) fn indices(
-    site: &mut Site<'_>,
-    op_type: &str,
-    inputs: &[&Operand],
-    attributes: Vec<(&str, Attribute)>,
-    shape: Vec<u64>,
-) -> Result<Operand, Refusal> {
-    let outputs = site.ops(op_type, inputs, attributes, vec![(DType::I64, shape)])?;
-    outputs.into_iter().next().ok_or_else(|| Refusal::shape("no output"))
 }

@@ -6,7 +6,7 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::forms::{Cut, FLOAT, clipped, concat, cut, reduced, split, unary, with};
+use crate::forms::{Cut, FLOAT, clipped, concat, cut, indices, reduced, split, unary, with};
 use crate::onnx::Ssd;
 use crate::site::{Operand, Site, count, shown};
 use crate::unsupported::Refusal;
@@ -125,18 +125,6 @@ pub(super) fn box_decode(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (by_edges, most) = (site.choice("format", 0, &["corner", "center"])? == 0, site.float("clip")?);
     let decoding = Decoding { factors, by_edges, most: (most > 0.0).then_some(most) };
     Ok(vec![decoding.boxes(site, &moves, &anchors)?])
-}
-
-/// Adds a node with one output of integers.
-fn indices(
-    site: &mut Site<'_>,
-    op_type: &str,
-    inputs: &[&Operand],
-    attributes: Vec<(&str, Attribute)>,
-    shape: Vec<u64>,
-) -> Result<Operand, Refusal> {
-    let outputs = site.ops(op_type, inputs, attributes, vec![(DType::I64, shape)])?;
-    outputs.into_iter().next().ok_or_else(|| Refusal::shape("no output"))
 }
 
 /// The elements at places along the first axis; no place is known before the run where `places` says 0.

@@ -7,7 +7,7 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use super::indices;
+use crate::forms::indices;
 use crate::onnx::Ssd;
 use crate::site::{Operand, Site, shown};
 use crate::unsupported::Refusal;
