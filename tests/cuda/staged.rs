@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fake_cuda::control::Setup;
 use synced_mem::{Error, Queue, SharedMem};
 
 use crate::launch::add_one;
@@ -54,6 +55,23 @@ fn during(queue: &Arc<dyn Queue>, memory: &SharedMem, transfer: impl Fn() + Sync
         assert!(waited > Duration::from_millis(50), "the kernel takes {waited:?} of {asked:?}");
         assert!(slowest * 4 < waited, "{slowest:?} of {waited:?}");
     });
+}
+
+/// Room is made by waiting for the GPU: the blocks that were freed come back behind the work before them.
+#[test]
+fn an_allocation_that_waits_for_room_keeps_nobody_waiting() {
+    let (session, gpu, queue) = gpu(Setup { memory: 16 << 20, ..seed(3) });
+    let other = SharedMem::from(vec![4; 8 << 20]);
+    drop(other.device_mut(&queue, ..).unwrap());
+    let memory = SharedMem::from(vec![3; MOVED + 64]);
+    let refused = || memory.upload(&queue, ..MOVED).unwrap_err();
+    during(&queue, &memory, || assert!(matches!(refused(), Error::DeviceOutOfMemory { .. })));
+    assert_eq!(session.calls("cuMemPoolTrimTo"), 1);
+    // What a queue frees behind a kernel is room when the kernel has ended.
+    drop(other);
+    memory.upload(&queue, ..MOVED).unwrap();
+    drop((memory, queue, gpu));
+    expect_no_leaks(&session);
 }
 
 #[test]

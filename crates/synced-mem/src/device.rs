@@ -104,9 +104,9 @@ pub enum Host {
 ///    since. Once it is known to have failed, `wait_for` it fails and enqueues nothing, so that the failure goes no
 ///    further.
 /// 9. **Innocence.** No call, [`Device::host_block`] included, uses a memory of this crate, nor panics, except that
-///    `upload_from` passes on what its function does. Only `synchronize`, `wait_for` and `upload_from`, and the
-///    transfers that `is_staged` names, wait for the device, or for code that uses a memory, such as a kernel; all
-///    others may be called with the memory locked.
+///    `upload_from` passes on what its function does. Only `synchronize`, `wait_for`, `make_room` and `upload_from`,
+///    and the transfers that `is_staged` names, wait for the device, or for code that uses a memory, such as a kernel;
+///    all others may be called with the memory locked.
 /// 10. **Ways.** `reaches` answers the same for a device at any time, by every queue of this one's device, and yes for
 ///     that device itself. It enqueues nothing and touches no block. Where it says yes, `copy` takes blocks of it.
 ///     `is_staged` answers the same for host bytes while they are allocated, by every queue of this one's device, and
@@ -125,6 +125,17 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// # Errors
     /// [`Error::DeviceOutOfMemory`], or [`Error::Device`].
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error>;
+
+    /// After [`alloc`](Self::alloc) had no room for `len` bytes: takes back the memory that the backend keeps for later
+    /// blocks, for which the call may wait for the device. Whether there may be room now, so that `alloc` is worth
+    /// another try. A memory is not locked while it calls this.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Self::synchronize).
+    fn make_room(&self, len: usize) -> Result<bool, Error> {
+        let _ = len;
+        Ok(false)
+    }
 
     /// A block over device memory with another owner, which may lie within a block of this very backend. Dropping
     /// it frees nothing.

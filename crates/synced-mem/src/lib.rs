@@ -56,7 +56,7 @@
 //! | [`Origin::read`] | with the memory's lock released | use any but this one |
 //! | an origin's destructor | as an owner's | as an owner's |
 //! | [`Observer::event`] | after the work of the call it tells of, with nothing locked | use any, this one included; drop its last handle |
-//! | [`Queue::synchronize`], [`Queue::wait_for`] | with the memory's lock released | use none, but wait for code that does, such as a kernel |
+//! | [`Queue::synchronize`], [`Queue::wait_for`], [`Queue::make_room`] | with the memory's lock released | use none, but wait for code that does, such as a kernel |
 //! | a [`Block`]'s destructor | with the memory's lock released | use none |
 //! | all else of a [`Device`] or a [`Queue`] | with the memory's lock held | use none, nor wait for code that does |
 //! | a kernel of the loopback | see [`loopback::launch`] | use any, but not wait for its own end |

@@ -149,6 +149,21 @@ fn a_pool_keeps_what_is_freed_until_it_is_trimmed() {
     ok!(cuMemPoolTrimTo(pool, 0usize));
     ok!(cuMemAllocFromPoolAsync(&raw mut address, 700usize << 10, pool, stream));
     assert_eq!(cu!(cuMemAlloc_v2(&raw mut address, 700usize << 10)), 2);
+    // Held and in use, now and at most: the pool was empty when the second block came.
+    let kib = |attribute: i32| {
+        let mut bytes = 0u64;
+        ok!(cuMemPoolGetAttribute(pool, attribute, &raw mut bytes));
+        bytes >> 10
+    };
+    assert_eq!([5, 6, 7, 8].map(kib), [700; 4]);
+    ok!(cuMemFreeAsync(address, stream));
+    ok!(cuStreamSynchronize(stream));
+    ok!(cuMemPoolTrimTo(pool, 0usize));
+    assert_eq!([5, 6, 7, 8].map(kib), [0, 700, 0, 700]);
+    ok!(cuMemPoolSetAttribute(pool, 8i32, [0u64].as_ptr()));
+    assert_eq!([5, 6, 7, 8].map(kib), [0, 700, 0, 0]);
+    assert_eq!(cu!(cuMemPoolSetAttribute(pool, 6i32, [1u64].as_ptr())), 1);
+    ok!(cuMemAllocFromPoolAsync(&raw mut address, 700usize << 10, pool, stream));
     assert_eq!(
         gpu.session.leaks(),
         Leaks { contexts: 1, streams: 1, pools: 1, blocks: 1, bytes: 700 << 10, ..Leaks::default() }

@@ -107,7 +107,7 @@ impl CudaQueue {
     }
 
     /// Memory from the pool, or from the driver where the GPU has none.
-    fn alloc_once(&self, len: usize) -> Result<(u64, Owner), Failure> {
+    fn memory(&self, len: usize) -> Result<(u64, Owner), Failure> {
         let mut address = 0;
         match self.context().pool() {
             Some(pool) => {
@@ -164,23 +164,22 @@ unsafe impl Queue for CudaQueue {
         if len == 0 || len > context.total {
             return Err(Error::DeviceOutOfMemory { device: context.id, bytes: len });
         }
-        let tried = context.enter().and_then(|_here| {
-            self.alloc_once(len).or_else(|failure| {
-                if failure.is_out_of_memory() {
-                    // Freed blocks wait in the pool, in pieces that may not fit.
-                    context.trim().and_then(|()| self.alloc_once(len))
-                } else {
-                    Err(failure)
-                }
-            })
-        });
-        match tried {
+        match context.enter().and_then(|_here| self.memory(len)) {
             Ok((address, owner)) => Ok(self.block(address, len, owner)),
             Err(failure) if failure.is_out_of_memory() => {
                 Err(Error::DeviceOutOfMemory { device: context.id, bytes: len })
             }
             Err(failure) => Err(self.error("alloc", context.note(failure))),
         }
+    }
+
+    fn make_room(&self, len: usize) -> Result<bool, Error> {
+        let context = self.context();
+        if len > context.total {
+            return Ok(false);
+        }
+        // Freed blocks wait in the pool, in pieces that may not fit, or for the work before them.
+        self.run("make_room", || context.trim()).map(|()| true)
     }
 
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {

@@ -46,7 +46,8 @@ pub(super) fn run<R, L>(
     done: impl Fn(&mut State, bool) -> R,
     last: impl Fn(&mut State) -> L,
 ) -> (Result<R, Error>, L) {
-    let mut course = Course { progress: Progress::new(), has_acted: false, ended: None, failure: None };
+    let mut course =
+        Course { progress: Progress::new(), has_acted: false, has_asked_device: false, ended: None, failure: None };
     loop {
         let has_brought = matches!(course.ended, Some(Ended::Outside(_)));
         let paused = door.with(|state| match state.advance(operation, &mut course, &check) {
@@ -81,6 +82,8 @@ struct Course {
     progress: Progress<QueueHandle>,
     /// Whether a step has been performed.
     has_acted: bool,
+    /// Whether a device that had no block has been asked for room.
+    has_asked_device: bool,
     ended: Option<Ended>,
     /// Why the last of its steps that failed did.
     failure: Option<Error>,
@@ -154,20 +157,36 @@ impl State {
             for step in steps {
                 match self.perform(&step, operation) {
                     Ok(()) => course.progress.did(&step),
-                    Err(error) => {
-                        // No other memory gives up anything for the sake of order alone.
-                        if let (Step::Alloc(slot), false) = (&step, matches!(operation.request, Request::Bound(_)))
-                            && let Some(room) = self.room_after(*slot, &error)
-                        {
-                            self.release_room(*slot);
-                            return Ok(Some(Pause::Room(room)));
+                    Err(error) => match self.room_for(&step, &error, &operation.request, course) {
+                        Some(room) => return Ok(Some(Pause::Room(room))),
+                        None => {
+                            self.step_failed(&step, error, &operation.request, course);
+                            break;
                         }
-                        self.step_failed(&step, error, &operation.request, course);
-                        break;
-                    }
+                    },
                 }
             }
         }
+    }
+
+    /// Room for the block that a step has not got. For the sake of order alone no device is waited for, and no other
+    /// memory gives anything up.
+    fn room_for(
+        &self,
+        step: &Step,
+        error: &Error,
+        request: &Request<QueueHandle>,
+        course: &mut Course,
+    ) -> Option<Room> {
+        if matches!(request, Request::Bound(_)) {
+            return None;
+        }
+        let room = self.room_after(step.slot(), error, course.has_asked_device)?;
+        course.has_asked_device = true;
+        if let Step::Alloc(slot) = step {
+            self.release_room(*slot);
+        }
+        Some(room)
     }
 
     fn step_failed(&mut self, step: &Step, error: Error, request: &Request<QueueHandle>, course: &mut Course) {

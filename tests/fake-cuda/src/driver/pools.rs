@@ -26,7 +26,20 @@ struct Pool {
     /// The sizes of the blocks that it keeps.
     kept: Vec<u64>,
     used: u64,
+    /// The most bytes held, and in use, at once since the last reset.
+    high: [u64; 2],
     is_own: bool,
+}
+
+impl Pool {
+    fn new(device: usize, is_own: bool) -> Pool {
+        Pool { device, threshold: 0, kept: Vec::new(), used: 0, high: [0; 2], is_own }
+    }
+
+    /// The bytes held, and in use.
+    fn current(&self) -> [u64; 2] {
+        [self.used + self.kept.iter().sum::<u64>(), self.used]
+    }
 }
 
 const FIRST_POOL: usize = 0xB001_0000;
@@ -34,8 +47,7 @@ const FIRST_POOL: usize = 0xB001_0000;
 impl Pools {
     pub(crate) fn new(setup: &Setup) -> Pools {
         let devices = setup.devices as usize;
-        let default = |device| Pool { device, threshold: 0, kept: Vec::new(), used: 0, is_own: false };
-        let pools = (0..devices).map(|device| (FIRST_POOL + device, default(device))).collect();
+        let pools = (0..devices).map(|device| (FIRST_POOL + device, Pool::new(device, false))).collect();
         Pools { limit: setup.memory, taken: vec![0; devices], pools, next: FIRST_POOL + devices }
     }
 
@@ -47,7 +59,7 @@ impl Pools {
     pub(crate) fn create(&mut self, device: usize) -> usize {
         let handle = self.next;
         self.next += 1;
-        self.pools.insert(handle, Pool { device, threshold: 0, kept: Vec::new(), used: 0, is_own: true });
+        self.pools.insert(handle, Pool::new(device, true));
         handle
     }
 
@@ -95,6 +107,8 @@ impl Pools {
         };
         if let Some(pool) = pool {
             pool.used += charge;
+            let current = pool.current();
+            pool.high = [0, 1].map(|at| pool.high[at].max(current[at]));
         }
         Ok(charge)
     }
@@ -114,7 +128,7 @@ impl Pools {
     /// Returns a pool's kept bytes to the device until it keeps at most `keep` bytes.
     pub(crate) fn trim(&mut self, handle: usize, keep: u64) -> Result<(), Code> {
         let pool = self.pools.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;
-        while pool.used + pool.kept.iter().sum::<u64>() > keep {
+        while pool.current()[0] > keep {
             let Some(charge) = pool.kept.pop() else { break };
             self.taken[pool.device] -= charge;
         }
@@ -127,10 +141,18 @@ impl Pools {
         Ok(())
     }
 
-    /// The release threshold, the bytes held, the bytes in use.
-    pub(crate) fn state(&self, handle: usize) -> Result<[u64; 3], Code> {
+    /// Begins again to look for the most bytes held, as `which` 0, or in use, as 1.
+    pub(crate) fn reset_high(&mut self, handle: usize, which: usize) -> Result<(), Code> {
+        let pool = self.pools.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;
+        pool.high[which] = pool.current()[which];
+        Ok(())
+    }
+
+    /// The release threshold; the bytes held, and the most at once; the bytes in use, and the most at once.
+    pub(crate) fn state(&self, handle: usize) -> Result<[u64; 5], Code> {
         let pool = self.pools.get(&handle).ok_or(Code::INVALID_VALUE)?;
-        Ok([pool.threshold, pool.used + pool.kept.iter().sum::<u64>(), pool.used])
+        let ([reserved, used], [most_reserved, most_used]) = (pool.current(), pool.high);
+        Ok([pool.threshold, reserved, most_reserved, used, most_used])
     }
 }
 

@@ -17,18 +17,16 @@ fn set_pool(driver: &mut Driver, pool: usize, attribute: c_int, value: In<u64>) 
         // The three reuse policies affect only speed.
         1..=3 => driver.pools.device_of(pool).map(drop),
         ATTRIBUTE_RELEASE_THRESHOLD => driver.pools.set_threshold(pool, value.get(0)?),
+        // A mark of the most bytes can be set to 0 alone.
+        6 | 8 if value.get(0)? == 0 => driver.pools.reset_high(pool, (attribute as usize - 6) / 2),
         _ => Err(Code::INVALID_VALUE),
     }
 }
 
 fn get_pool(driver: &mut Driver, pool: usize, attribute: c_int, out: Out<u64>) -> Result<(), Code> {
-    let [threshold, reserved, used] = driver.pools.state(pool)?;
-    match attribute {
-        ATTRIBUTE_RELEASE_THRESHOLD => out.put(threshold),
-        5 | 6 => out.put(reserved),
-        7 | 8 => out.put(used),
-        _ => Err(Code::INVALID_VALUE),
-    }
+    let state = driver.pools.state(pool)?;
+    let number = usize::try_from(attribute - ATTRIBUTE_RELEASE_THRESHOLD).ok();
+    number.and_then(|number| state.get(number)).map_or(Err(Code::INVALID_VALUE), |value| out.put(*value))
 }
 
 /// `CUmemPoolProps` up to the device: allocation type, handle types, kind of place, number of the device.

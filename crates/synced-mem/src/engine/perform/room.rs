@@ -7,6 +7,7 @@ use crate::access::Location;
 use crate::budget::Account;
 use crate::coherence::facts::HOST;
 use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::ids::DeviceId;
@@ -14,18 +15,30 @@ use crate::ids::DeviceId;
 /// Room that a copy lacks for its memory.
 pub(crate) struct Room {
     pub(crate) slot: Slot,
-    account: Arc<Account>,
     bytes: usize,
-    /// The device that has no block, whatever the limit.
-    refused: Option<DeviceId>,
+    lack: Lack,
+}
+
+/// Where room is lacking.
+enum Lack {
+    /// In a budget.
+    Budget(Arc<Account>),
+    /// On the device itself, whatever the limit of its budget, if there is one.
+    Device { device: DeviceId, queue: QueueHandle, account: Option<Arc<Account>>, has_been_asked: bool },
 }
 
 impl Room {
-    /// Lets other memories of the budget give up theirs. The lock is not held.
+    /// Lets the device, and other memories of the budget, give back theirs. May wait; the lock is not held.
     pub(crate) fn make(&self) -> Result<(), Error> {
-        match self.refused {
-            None => self.account.make_room(self.bytes),
-            Some(device) => self.account.relieve(device, self.bytes),
+        let bytes = self.bytes;
+        match &self.lack {
+            Lack::Budget(account) => account.make_room(bytes),
+            Lack::Device { queue, has_been_asked: false, .. } if queue.make_room(bytes)? => Ok(()),
+            Lack::Device { device, account: None, .. } => Err(Error::DeviceOutOfMemory { device: *device, bytes }),
+            Lack::Device { device, queue, account: Some(account), .. } => {
+                account.relieve(*device, bytes)?;
+                queue.make_room(bytes).map(drop)
+            }
         }
     }
 }
@@ -56,18 +69,21 @@ impl State {
                 None => {
                     // All or nothing: what one budget lacks is no load for the others.
                     reserved.into_iter().for_each(|account: &Arc<Account>| account.release());
-                    return Some(Room { slot, account: Arc::clone(account), bytes: self.facts.len, refused: None });
+                    return Some(Room { slot, bytes: self.facts.len, lack: Lack::Budget(Arc::clone(account)) });
                 }
             }
         }
         None
     }
 
-    /// After a copy got no memory: room that others may make on its device, if there is a budget.
-    pub(crate) fn room_after(&self, slot: Slot, error: &Error) -> Option<Room> {
+    /// After a copy got no memory: room that its device may make, or others there, if there is a budget.
+    pub(crate) fn room_after(&self, slot: Slot, error: &Error, has_been_asked: bool) -> Option<Room> {
         let Error::DeviceOutOfMemory { device, bytes } = *error else { return None };
-        let account = Arc::clone(self.accounts_of(slot).next()?);
-        Some(Room { slot, account, bytes, refused: Some(device) })
+        let (queue, account) = (self.home(slot).ok()?, self.accounts_of(slot).next().cloned());
+        if has_been_asked && account.is_none() {
+            return None;
+        }
+        Some(Room { slot, bytes, lack: Lack::Device { device, queue, account, has_been_asked } })
     }
 
     /// A copy has got memory.
