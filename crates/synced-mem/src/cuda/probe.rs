@@ -19,6 +19,7 @@ const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so
 
 /// Every function of the driver that this crate calls.
 const FUNCTIONS: &[&str] = &[
+    "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
     "cuDeviceGet",
@@ -45,6 +46,7 @@ const FUNCTIONS: &[&str] = &[
     "cuMemHostAlloc",
     "cuMemPoolCreate",
     "cuMemPoolDestroy",
+    "cuMemPoolGetAttribute",
     "cuMemPoolSetAttribute",
     "cuMemPoolTrimTo",
     "cuMemcpyDtoDAsync_v2",
@@ -192,4 +194,29 @@ fn version(library: &Library) -> Option<u32> {
         call(&mut version)
     };
     u32::try_from(version).ok().filter(|_| code == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::FUNCTIONS;
+
+    /// A function of the bindings that the driver lacks would panic where it is called.
+    #[test]
+    fn every_function_that_is_called_is_looked_for() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cuda");
+        let mut called = BTreeSet::new();
+        for file in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            for call in text.split("sys::cu").skip(1) {
+                let name: String = call.chars().take_while(|at| at.is_alphanumeric() || *at == '_').collect();
+                called.insert(format!("cu{name}"));
+            }
+        }
+        called.remove("cu");
+        assert_eq!(called, FUNCTIONS.iter().map(|name| (*name).to_string()).collect());
+    }
 }
