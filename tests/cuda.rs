@@ -14,6 +14,8 @@ mod counts;
 mod devices;
 #[path = "cuda/failing.rs"]
 mod failing;
+#[path = "cuda/forked.rs"]
+mod forked;
 #[path = "cuda/launch.rs"]
 mod launch;
 #[path = "cuda/lazy.rs"]

@@ -5,8 +5,7 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::access::Location;
 use crate::coherence::plan::Dirty;
@@ -15,6 +14,7 @@ use crate::ids::DeviceId;
 use crate::shared::SharedMem;
 use crate::shared::inner::Inner;
 use crate::stats::Traffic;
+use crate::sync::{AtomicBool, AtomicUsize, Lock, Ordering, thread_local};
 
 /// Keeps what memories take on a device, or on the host, under a limit.
 ///
@@ -70,7 +70,7 @@ pub struct BudgetStats {
 impl Budget {
     /// A budget of so many bytes at a place, with no memory yet.
     pub fn new(location: Location, bytes: usize) -> Self {
-        let book = Mutex::new(Book::default());
+        let book = Lock::new(Book::default());
         Self { ledger: Arc::new(Ledger { location, limit: bytes, book }) }
     }
 
@@ -78,6 +78,7 @@ impl Budget {
     /// memory. A second time changes nothing.
     pub fn add(&self, memory: &SharedMem) {
         let (inner, ledger) = (&memory.inner, &self.ledger);
+        ledger.book.process().expect_current();
         let used = Arc::new(Used {
             taken: AtomicUsize::new(0),
             lately: AtomicBool::new(true),
@@ -85,7 +86,7 @@ impl Budget {
         });
         let account = Arc::new(Account { ledger: Arc::clone(ledger), used: Arc::clone(&used) });
         if inner.lock().enter_budget(&account) {
-            let members = &mut ledger.book().members;
+            let members = &mut ledger.book.lock().members;
             if members.len() == members.capacity() {
                 // Those that are gone make room, at a constant cost for each that comes.
                 members.retain(|member| member.memory.strong_count() > 0);
@@ -110,7 +111,7 @@ impl Budget {
     pub fn stats(&self) -> BudgetStats {
         let Ledger { limit, location, .. } = *self.ledger;
         let (mut stats, members) = {
-            let book = self.ledger.book();
+            let book = self.ledger.book.lock();
             let members = book.members.iter().filter_map(|member| {
                 let taken = member.used.taken.load(Ordering::Relaxed);
                 if taken > 0 { member.memory.upgrade().map(|memory| (memory, taken)) } else { None }
@@ -135,7 +136,7 @@ impl fmt::Debug for Budget {
 struct Ledger {
     location: Location,
     limit: usize,
-    book: Mutex<Book>,
+    book: Lock<Book>,
 }
 
 #[derive(Default)]
@@ -168,7 +169,7 @@ struct Used {
 const MAX_NESTED: usize = 2;
 
 thread_local! {
-    static NESTED: Cell<usize> = const { Cell::new(0) };
+    static NESTED: Cell<usize> = Cell::default();
 }
 
 /// How often room is being made by this thread, this time included.
@@ -176,14 +177,16 @@ struct Nested(usize);
 
 impl Nested {
     fn new() -> Self {
-        NESTED.set(NESTED.get() + 1);
-        Self(NESTED.get())
+        Self(NESTED.with(|nested| {
+            nested.set(nested.get() + 1);
+            nested.get()
+        }))
     }
 }
 
 impl Drop for Nested {
     fn drop(&mut self) {
-        NESTED.set(NESTED.get() - 1);
+        NESTED.with(|nested| nested.set(nested.get() - 1));
     }
 }
 
@@ -203,10 +206,6 @@ pub(crate) struct Account {
 }
 
 impl Ledger {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes others give up copies until there is room. No memory is locked by this thread. Another thread may take the
     /// room: then the memory asks again. A memory that leaves may need room elsewhere, and so come here again for
     /// another budget: one that leaves already is not asked, nor are those that have been `tried`.
@@ -214,7 +213,7 @@ impl Ledger {
         let Ledger { location, limit, .. } = *self;
         let nested = Nested::new();
         loop {
-            let mut book = self.book();
+            let mut book = self.book.enter()?;
             let in_use = book.in_use;
             if bytes <= limit.saturating_sub(in_use) {
                 return Ok(());
@@ -244,7 +243,7 @@ impl Ledger {
     fn has_left(&self, used: &Used, held: usize) -> bool {
         let has_left = used.taken.load(Ordering::Relaxed) == 0;
         if has_left {
-            let evicted = &mut self.book().evicted;
+            let evicted = &mut self.book.lock().evicted;
             evicted.count += 1;
             evicted.bytes += held as u64;
         }
@@ -257,7 +256,7 @@ impl Ledger {
         loop {
             let mut kept = Vec::new();
             let (victim, in_use) = {
-                let mut book = self.book();
+                let mut book = self.book.enter()?;
                 (book.victim(self.location, &tried, &mut kept), book.in_use)
             };
             drop(kept);
@@ -331,7 +330,7 @@ impl Account {
 
     /// Takes room for a block, if there is room. Says whether none was taken before.
     pub(crate) fn reserve(&self, bytes: usize) -> Option<bool> {
-        let mut book = self.ledger.book();
+        let mut book = self.ledger.book.lock();
         let is_new = self.used.taken.load(Ordering::Relaxed) == 0;
         if is_new && bytes > self.ledger.limit.saturating_sub(book.in_use) {
             return None;
@@ -344,7 +343,7 @@ impl Account {
 
     /// The memory has a block there, whether room was reserved for it or not.
     pub(crate) fn has(&self, bytes: usize) {
-        let mut book = self.ledger.book();
+        let mut book = self.ledger.book.lock();
         if self.used.taken.load(Ordering::Relaxed) == 0 {
             book.take(&self.used, bytes);
         }
@@ -352,7 +351,7 @@ impl Account {
 
     /// The memory has no block there any more.
     pub(crate) fn release(&self) {
-        let mut book = self.ledger.book();
+        let mut book = self.ledger.book.lock();
         book.in_use -= self.used.taken.swap(0, Ordering::Relaxed);
     }
 

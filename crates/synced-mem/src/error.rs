@@ -81,6 +81,9 @@ pub enum Error {
         /// The error of the backend.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The memory, pool, budget or device is from before a fork: threads of the parent may have been using it. Reads
+    /// that take no lock go on; make new memories for the rest.
+    Forked,
     /// A wait was refused because a kernel called it, such as one of [`loopback`](crate::loopback): the queue might
     /// never come to an end before the kernel does. No work was lost; the queue has not failed.
     CalledFromKernel {
@@ -176,6 +179,7 @@ impl fmt::Display for Error {
                  there, {borrowed} of them are borrowed, and {dirty} hold bytes that are nowhere else"
             ),
             Error::Absent { source } => write!(f, "{source}"),
+            Error::Forked => f.write_str("not usable in a forked process: make new memories and open devices there"),
             Error::CalledFromKernel { queue, op } => write!(f, "{queue}: {op} refused: called from a kernel"),
             Error::WrongQueue { wanted, got } => {
                 write!(f, "an argument was borrowed for {got} and launched on {wanted}")

@@ -65,6 +65,14 @@
 //! is in conflict with that gets [`Error::Conflict`] at once. The work of a memory's end is done by the thread that
 //! drops the last handle.
 //!
+//! # After a fork
+//!
+//! A child process has the memories of its parent, but not the threads that may have been using them. So there, on
+//! Linux, each access to a memory, pool, budget, loopback or GPU from before the fork is [`Error::Forked`], a call that
+//! cannot return that panics with its text, and a destructor leaks. Lock-free reads go on: [`SyncedMem::host`] and
+//! [`SharedMem::host`] of all bytes, where the parent has read all. Memories that are made in the child work, and GPUs
+//! where the parent has asked for none.
+//!
 //! # GPUs
 //!
 //! With the feature `cuda` the module `cuda` is a backend for NVIDIA's: `Cuda::open(0)` gives a [`Device`], and
@@ -120,6 +128,8 @@ pub mod cuda;
 mod device;
 mod engine;
 mod error;
+#[allow(unsafe_code)]
+mod fork;
 mod host;
 mod ids;
 #[allow(unsafe_code)]

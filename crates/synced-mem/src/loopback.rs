@@ -152,6 +152,7 @@ unsafe impl Device for Loopback {
     }
 
     fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
+        self.machine.process.check()?;
         self.machine.state().account(self.id).call(Operation::Queue)?;
         Ok(Arc::new(LoopQueue::new(self.handle())))
     }
@@ -184,7 +185,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.machine.release(self.device, self.number);
+        if self.machine.process.is_current() {
+            self.machine.release(self.device, self.number);
+        }
     }
 }
 
@@ -214,6 +217,8 @@ impl ExternalBlock {
 
 impl Drop for ExternalBlock {
     fn drop(&mut self) {
-        self.machine.state().memory.free(self.slot);
+        if self.machine.process.is_current() {
+            self.machine.state().memory.free(self.slot);
+        }
     }
 }

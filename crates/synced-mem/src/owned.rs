@@ -320,11 +320,13 @@ impl SyncedMem {
 
     /// An access under `&self`: copies are only added. The wait is outside the lock.
     fn access<R>(&self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
+        self.inner.state.process().check()?;
         serve::access(Locked::from(&self.inner.state), &asked, Bound::Gaps, answer)
     }
 
     /// An access under `&mut self` that hands out bytes of one copy: those of others may be given up.
     fn access_mut<R>(&mut self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
+        self.inner.state.process().check()?;
         self.reset_fast();
         serve::access(self.inner.state.get_mut(), &asked, Bound::AllBut(asked.range.clone()), answer)
     }

@@ -4,29 +4,52 @@
 
 use std::sync::PoisonError;
 
+use crate::error::Error;
+use crate::fork::Process;
+
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(loom)]
+pub(crate) use loom::thread_local;
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(loom))]
+pub(crate) use std::thread_local;
 
-/// A value behind a lock.
+/// A value behind a lock, which is taken only in the process that made it.
 pub(crate) struct Lock<S> {
     value: Mutex<S>,
     /// Signalled when a thread has settled its work outside the lock.
     settled: Condvar,
+    process: Process,
 }
 
 impl<S> Lock<S> {
     pub(crate) fn new(value: S) -> Self {
-        Self { value: Mutex::new(value), settled: Condvar::new() }
+        Self { value: Mutex::new(value), settled: Condvar::new(), process: Process::current() }
+    }
+
+    /// The process that made it.
+    pub(crate) fn process(&self) -> Process {
+        self.process
     }
 
     /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, S>, Error> {
+        self.process.check()?;
+        Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`enter`](Self::enter), where no error can be returned. Panics in a forked process.
     pub(crate) fn lock(&self) -> MutexGuard<'_, S> {
+        self.process.expect_current();
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,12 +15,15 @@ use super::here::Here;
 use super::modules::Modules;
 use super::ring::Rings;
 use crate::error::Error;
+use crate::fork::Process;
 use crate::ids::DeviceId;
 use crate::stats::Meter;
 
 /// The primary context of a GPU, which other libraries of the process share. Objects made there hold the context.
 pub(super) struct Context {
     pub(super) id: DeviceId,
+    /// The process whose threads may have a lock here. The driver works in no child of it.
+    pub(super) process: Process,
     pub(super) ordinal: usize,
     pub(super) name: String,
     pub(super) capability: (u32, u32),
@@ -89,6 +92,7 @@ impl Context {
         // From here on `drop` gives everything back.
         let mut context = Self {
             id: DeviceId::new(),
+            process: Process::current(),
             ordinal,
             name: String::new(),
             capability: (0, 0),
@@ -178,8 +182,11 @@ impl Context {
         Here::enter(self.raw)
     }
 
-    /// Fails where the context is known to be lost.
+    /// Fails where the context is known to be lost, and in a forked process.
     pub(super) fn works(&self) -> Result<(), Failure> {
+        if !self.process.is_current() {
+            return Err(Failure::forked());
+        }
         self.lost.get().map_or(Ok(()), |lost| Err(*lost))
     }
 
@@ -212,6 +219,7 @@ impl Context {
 
     /// Runs calls that are about this context alone.
     pub(super) fn run<R>(&self, op: &'static str, calls: impl FnOnce() -> Result<R, Failure>) -> Result<R, Error> {
+        self.process.check()?;
         let result = self.enter().and_then(|_here| calls());
         result.map_err(|failure| Error::device(self.id, op, self.note(failure)))
     }
@@ -268,6 +276,9 @@ impl fmt::Debug for Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            return;
+        }
         let here = self.enter_at_the_end();
         for ring in self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take_all() {
             self.given_back(ring.give_back());

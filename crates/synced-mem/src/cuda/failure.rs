@@ -26,6 +26,11 @@ impl Failure {
         Self::new(call, CUresult::CUDA_ERROR_OUT_OF_MEMORY)
     }
 
+    /// A call in a forked process, where the driver does not work.
+    pub(super) fn forked() -> Self {
+        Self::new("fork", CUresult::CUDA_ERROR_NOT_INITIALIZED)
+    }
+
     /// A transfer that was ended by its caller, who has the reason.
     pub(super) fn ended() -> Self {
         Self::new("fill", CUresult::CUDA_ERROR_UNKNOWN)

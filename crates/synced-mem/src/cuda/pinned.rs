@@ -50,6 +50,9 @@ unsafe impl HostBlock for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
+        if !self.context.process.is_current() {
+            return;
+        }
         BLOCKS.write().unwrap_or_else(PoisonError::into_inner).remove(&self.start.addr().get());
         let entered = self.context.enter_to_give_back();
         self.context.given_back(entered.and_then(|_here| unpin(self.start)));

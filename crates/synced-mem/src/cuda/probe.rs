@@ -10,6 +10,7 @@ use libloading::Library;
 
 use super::failure::{Failure, answer};
 use crate::error::Error;
+use crate::fork::first::First;
 
 /// The oldest driver that serves: that of CUDA 12.0, as `cuDriverGetVersion` has it.
 const OLDEST: u32 = 12_000;
@@ -99,6 +100,8 @@ pub enum Absent {
         /// The function.
         missing: &'static str,
     },
+    /// This process was forked from one that has asked for GPUs: the driver does not work here.
+    Forked,
     /// The driver has refused a call.
     #[non_exhaustive]
     Failed {
@@ -121,6 +124,9 @@ impl fmt::Display for Absent {
                 write!(f, "the CUDA driver is too old: it knows CUDA {}, and {} is needed", cuda(found), cuda(needed))
             }
             Absent::Incomplete { missing } => write!(f, "the CUDA driver has no function {missing}"),
+            Absent::Forked => {
+                f.write_str("the CUDA driver does not work in a process forked from one that has used it")
+            }
             Absent::Failed { call, code } => write!(f, "the CUDA driver refuses {call}: error {code}"),
         }
     }
@@ -143,6 +149,10 @@ impl From<Failure> for Absent {
 
 /// The version of the driver, which is there, is initialised and has all functions.
 pub(super) fn driver() -> Result<u32, Absent> {
+    static ASKED: First = First::new();
+    if !ASKED.is_current() {
+        return Err(Absent::Forked);
+    }
     // For as long as the process runs, like the bindings' own: a library that has answered is never unloaded.
     static LIBRARY: OnceLock<Result<Library, Absent>> = OnceLock::new();
     LIBRARY.get_or_init(library).as_ref().map_err(Absent::clone)?;

@@ -87,6 +87,7 @@ impl CudaQueue {
         at: usize,
         len: usize,
     ) -> Result<(&'a CudaBlock, u64), Error> {
+        self.context().process.check()?;
         let own = (block as &dyn Any).downcast_ref::<CudaBlock>();
         let own = own.ok_or_else(|| self.error(op, "a block of another backend"))?;
         if at.checked_add(len).is_some_and(|end| end <= own.len) {
@@ -161,6 +162,7 @@ unsafe impl Queue for CudaQueue {
 
     fn alloc(&self, len: usize) -> Result<Box<dyn Block>, Error> {
         let context = self.context();
+        context.process.check()?;
         if len == 0 || len > context.total {
             return Err(Error::DeviceOutOfMemory { device: context.id, bytes: len });
         }
@@ -197,7 +199,8 @@ unsafe impl Queue for CudaQueue {
     }
 
     fn is_staged(&self, host: NonNull<u8>, len: usize) -> bool {
-        !pinned::contains(host, len)
+        // In a forked process no transfer works.
+        !(self.context().process.is_current() && pinned::contains(host, len))
     }
 
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
@@ -305,6 +308,7 @@ unsafe impl Queue for CudaQueue {
     }
 
     fn wait_for(&self, other: &dyn Queue) -> Result<(), Error> {
+        self.context().process.check()?;
         match Self::of(other) {
             Some(other) => self.stream.wait_for(&other.stream).map_err(|failure| self.error("wait_for", failure)),
             None => other.synchronize(),
@@ -366,6 +370,9 @@ impl CudaBlock {
 
 impl Drop for CudaBlock {
     fn drop(&mut self) {
-        self.stream.context().given_back(self.give_back());
+        let context = self.stream.context();
+        if context.process.is_current() {
+            context.given_back(self.give_back());
+        }
     }
 }

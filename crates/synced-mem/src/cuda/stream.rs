@@ -181,6 +181,9 @@ fn has_failed(context: &Context) -> Result<Option<Failure>, Failure> {
 impl Drop for Stream {
     fn drop(&mut self) {
         let context = &self.context;
+        if !context.process.is_current() {
+            return;
+        }
         let _here = context.enter_at_the_end();
         let event = self.event.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the event was made once; a wait for its record still stands.

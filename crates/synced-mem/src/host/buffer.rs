@@ -203,6 +203,7 @@ impl HostPool {
                 return Ok(HostBuffer::pooled(loan, len));
             }
             Ok(None) => HostBuffer::zeroed(len),
+            Err(Error::Forked) => return Err(Error::Forked),
             Err(error) => Err(error),
         };
         buffer.or_else(|_| {

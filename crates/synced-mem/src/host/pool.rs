@@ -5,12 +5,12 @@
 use std::fmt;
 use std::mem;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::device::{Device, HostBlock};
 use crate::error::Error;
 use crate::host::allocation::Allocation;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Lock;
 
 /// The smallest class. Below it, allocators have caches of their own, and no page is ever given back.
 const SMALLEST: usize = 4096;
@@ -58,7 +58,7 @@ struct Inner {
     device: Option<Arc<dyn Device>>,
     /// Whether used blocks are cleared for the next memory.
     clears: bool,
-    shelves: Mutex<Shelves>,
+    shelves: Lock<Shelves>,
 }
 
 /// The blocks that wait. Invariant: `bytes` is the sum of their capacities, and at most the pool's cap.
@@ -140,20 +140,20 @@ impl HostPool {
     }
 
     fn with(cap: usize, clears: bool, device: Option<Arc<dyn Device>>) -> Self {
-        let shelves = Mutex::new(Shelves { by_class: Shelves::EMPTY, bytes: 0, hits: 0, misses: 0 });
+        let shelves = Lock::new(Shelves { by_class: Shelves::EMPTY, bytes: 0, hits: 0, misses: 0 });
         Self { inner: Arc::new(Inner { cap, device, clears, shelves }) }
     }
 
     /// Frees all blocks that wait.
     pub fn trim(&self) {
-        let blocks = self.inner.lock().clear();
+        let blocks = self.inner.shelves.lock().clear();
         // After the lock is released: giving pages back to the system is slow.
         drop(blocks);
     }
 
     /// The waiting blocks, and how often such blocks were of use.
     pub fn stats(&self) -> PoolStats {
-        let shelves = self.inner.lock();
+        let shelves = self.inner.shelves.lock();
         PoolStats { waiting: shelves.bytes, hits: shelves.hits, misses: shelves.misses }
     }
 
@@ -167,7 +167,7 @@ impl HostPool {
         let Some(class) = self.inner.class(len) else {
             return Ok(None);
         };
-        let waiting = self.inner.lock().take(class);
+        let waiting = self.inner.shelves.enter()?.take(class);
         let (block, is_used) = match waiting {
             Some(block) => (block, true),
             None => (PoolBlock::new(class.bytes, self.inner.device.as_ref())?, false),
@@ -206,7 +206,8 @@ impl Inner {
         let bytes = block.capacity();
         let mut wider = Vec::new();
         loop {
-            let mut shelves = self.lock();
+            // In a forked process nothing is kept.
+            let Ok(mut shelves) = self.shelves.enter() else { return Some(block) };
             if bytes > self.cap - shelves.bytes {
                 return Some(block);
             }
@@ -227,11 +228,6 @@ impl Inner {
                 return Some(block);
             }
         }
-    }
-
-    /// Entered even when poisoned: nothing that runs under the lock can panic halfway.
-    fn lock(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,7 +268,7 @@ impl Class {
 
 impl fmt::Debug for HostPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shelves = self.inner.lock();
+        let shelves = self.inner.shelves.lock();
         f.debug_struct("HostPool")
             .field("cap_bytes", &self.inner.cap)
             .field("pooled_bytes", &shelves.bytes)
@@ -490,7 +486,7 @@ mod tests {
             }
         });
         assert_eq!(pool.stats().hits + pool.stats().misses, 8 * ROUNDS as u64);
-        let left = pool.inner.lock().clear();
+        let left = pool.inner.shelves.lock().clear();
         let waiting: usize = left.iter().flatten().map(PoolBlock::capacity).sum();
         assert!(waiting <= 6 * 8192);
         assert_eq!(pool.stats().waiting, 0);

@@ -11,6 +11,7 @@ use super::calls::Held;
 use super::kernel::is_in_kernel;
 use super::schedule::{Lane, State};
 use super::task::{Entry, Task};
+use crate::fork::Process;
 use crate::{DeviceId, QueueId};
 
 /// When enqueued work runs. A kernel runs only within [`launch`](super::launch),
@@ -33,6 +34,8 @@ pub enum Mode {
 /// The devices that share a lock.
 pub(super) struct Machine {
     pub(super) mode: Mode,
+    /// The process whose threads may have the lock.
+    pub(super) process: Process,
     state: Mutex<State>,
     /// Signalled when a kernel has ended, and when a transfer begins to be held, or is no longer.
     ended: Condvar,
@@ -44,11 +47,14 @@ impl Machine {
             Mode::Random(seed) => seed,
             Mode::Immediate | Mode::Deferred => 0,
         };
-        Self { mode, state: Mutex::new(State::new(seed)), ended: Condvar::new() }
+        let process = Process::current();
+        Self { mode, process, state: Mutex::new(State::new(seed)), ended: Condvar::new() }
     }
 
-    /// Panics of kernels are caught within, so the state is whole even if the lock is poisoned.
+    /// Panics of kernels are caught within, so the state is whole even if the lock is poisoned. Panics itself in a
+    /// forked process.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.process.expect_current();
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

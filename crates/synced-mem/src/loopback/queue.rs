@@ -100,6 +100,7 @@ impl LoopQueue {
     }
 
     fn begin(&self, operation: Operation) -> Result<Call<'_>, Error> {
+        self.device.machine.process.check()?;
         let mut state = self.device.machine.state();
         let called = state.account(self.device.id).call(operation)?;
         Ok(Call { queue: self, state, called })
@@ -257,7 +258,8 @@ unsafe impl Queue for LoopQueue {
     }
 
     fn is_staged(&self, _: NonNull<u8>, _: usize) -> bool {
-        self.device.machine.state().account(self.device.id).stages.is_some()
+        let machine = &self.device.machine;
+        machine.process.is_current() && machine.state().account(self.device.id).stages.is_some()
     }
 
     unsafe fn upload_from(
@@ -365,13 +367,15 @@ unsafe impl Block for LoopBlock {
 
 impl Drop for LoopQueue {
     fn drop(&mut self) {
-        self.device.machine.state().close(self.id);
+        if self.device.machine.process.is_current() {
+            self.device.machine.state().close(self.id);
+        }
     }
 }
 
 impl Drop for LoopBlock {
     fn drop(&mut self) {
-        let Some(queue) = self.queue else {
+        let Some(queue) = self.queue.filter(|_| self.machine.process.is_current()) else {
             return;
         };
         let mut state = self.machine.state();

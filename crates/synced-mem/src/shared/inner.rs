@@ -3,6 +3,7 @@
 //! is always empty, because the compiler checks the borrows, so no check refuses. Relies on `engine` for the bytes, and
 //! on `borrows` for conflicts.
 
+use std::mem;
 use std::ops::{Range, RangeBounds};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -41,7 +42,7 @@ impl Inner {
         answer: impl Fn(&State, Met) -> T,
     ) -> Result<(T, Lease), Error> {
         let access = asked.intent.access();
-        let mut state = self.lock();
+        let mut state = self.state.enter()?;
         self.check(&state, asked.range, access)?;
         let slot = asked.by.map_or(HOST, |by| state.make_home(by));
         let borrow = state.facts.borrows.insert(asked.range.clone(), access, slot);
@@ -81,13 +82,15 @@ impl Inner {
         operation: Operation<'_>,
         check: impl Fn(&State) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        self.state.process().check()?;
         serve::act(Locked::from(&self.state), operation, Bound::AllBut(0..0), check)
     }
 
     // ---- common to both shells ----
 
-    /// A range within the memory.
+    /// A range within the memory, in the memory's own process.
     pub(crate) fn range(&self, range: impl RangeBounds<usize>) -> Result<Range<usize>, Error> {
+        self.state.process().check()?;
         check(resolve(range, self.len), self.len)
     }
 
@@ -156,7 +159,7 @@ impl Inner {
     }
 
     pub(crate) fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
-        let range = self.range(range);
+        let range = check(resolve(range, self.len), self.len);
         range.is_ok_and(|range| range.is_empty() || self.with(|state| state.is_valid_at(location, &range)))
     }
 
@@ -176,7 +179,8 @@ impl Lender for Inner {
         if borrow.is_none() && !self.readers.leave() {
             return;
         }
-        let mut state = self.lock();
+        // In a forked process the borrow never ends.
+        let Ok(mut state) = self.state.enter() else { return };
         let facts = &mut state.facts;
         if let Some(borrow) = borrow {
             facts.release(borrow);
@@ -197,7 +201,11 @@ impl Lender for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        tidy::end(self.state.get_mut());
+        if self.state.process().is_current() {
+            tidy::end(self.state.get_mut());
+        } else {
+            mem::forget(mem::replace(self.state.get_mut(), State::new(0, None)));
+        }
     }
 }
 
@@ -230,7 +238,7 @@ impl<'a> Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let mut state = self.inner.lock();
+        let Ok(mut state) = self.inner.state.enter() else { return };
         state.facts.borrows.waiting -= 1;
         self.inner.readers.set_awaited(state.facts.borrows.waiting > 0);
     }

@@ -9,6 +9,8 @@ mod devices;
 mod done;
 mod empty;
 mod evicted;
+#[cfg(target_os = "linux")]
+mod forked;
 mod given_up;
 mod handed;
 mod held;

@@ -1,0 +1,4 @@
+//! Forks of this system are not seen.
+
+/// Does nothing.
+pub(super) fn watch() {}
