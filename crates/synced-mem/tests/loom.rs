@@ -5,6 +5,8 @@
 //! bytes must see the counter without having taken the lock for it.
 #![cfg(loom)]
 
+#[path = "loom/budget.rs"]
+mod budget;
 #[path = "loom/origin.rs"]
 mod origin;
 

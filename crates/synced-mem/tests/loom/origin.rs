@@ -7,7 +7,7 @@ use loom::thread;
 use synced_mem::{Origin, OriginError, SharedMem};
 
 /// An origin of four bytes that counts how many of them were read.
-struct Source(AtomicUsize);
+pub(crate) struct Source(pub(crate) AtomicUsize);
 
 impl Origin for Source {
     fn len(&self) -> usize {
