@@ -78,6 +78,10 @@ pub(super) fn resolved(
                 Ok(fold) => fold,
                 Err(_) => Fold::find(&step.settings, &wish)?,
             };
+            if is_model {
+                // The model is the net's new description: its layers have the biases.
+                fold.described(Ok(()));
+            }
             if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames || is_model) {
                 options.symbol =
                     NewSymbol::of(checkpoint, (net, recipe.net.as_ref().map(NetFile::path)), &mut fold, output)?;
