@@ -4,6 +4,7 @@ mod caffe;
 mod model;
 mod mxnet;
 mod places;
+mod pooling;
 mod run;
 mod sequence;
 mod tensor;
@@ -177,4 +178,38 @@ fn an_input_has_one_shape_and_its_preparation_is_told() {
     );
     blob(&[&line[..], &["--input", "d=1,1,2,3"]].concat()).refused("--input gives \"d\" two shapes");
     blob(&["graph", &file, "--net", &text, "--input", "d=1,1,2,2", "--input", "d=1,1,2,2"]).refused("two shapes");
+}
+
+/// Caffe copies each layer's tensor into the parameter that layers share by a name, so that the last one counts for all.
+#[test]
+fn layers_that_share_a_parameter_have_the_last_copy() {
+    let folder = Folder::new();
+    let convolution = |name: &str, weights: &[f32], param: &str| {
+        let more = [len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat()), len(6, &len(1, param.as_bytes()))].concat();
+        layer(name, "Convolution", ("d", name), &[weights], &more)
+    };
+    let layers =
+        [convolution("a", &[1.0, 2.0], "w"), convolution("b", &[3.0, 5.0], "w"), convolution("c", &[7.0, 9.0], "own")];
+    let file = folder.with("x.caffemodel", net(&layers));
+    let out = folder.file("x.onnx");
+    let ran = blob(&["convert", &file, "--input", "d=1,1,1,1", "-o", &out]).ok();
+    let ran = ran.stderr_has("onnx: layers share a param, and Caffe takes its last copy, not \"a/0\"");
+    assert!(!ran.err.contains("no layer of the net reads"), "{ran:?}");
+    blob(&["verify", &out, "--against", &file]).ok();
+    let model = model::model(&std::fs::read(&out).unwrap());
+    let found = run::run(&model, &[("d".to_owned(), Tensor::float(&[1, 1, 1, 1], vec![2.0]))]);
+    let found: Vec<(&str, &[f64])> = found.iter().map(|(name, tensor)| (&**name, &*tensor.values)).collect();
+    assert_eq!(found, [("a", &[6.0, 10.0][..]), ("b", &[6.0, 10.0]), ("c", &[14.0, 18.0])]);
+    // A file of which the last layer's tensor is missing, as HDF5's files have one for all.
+    let text = "input: \"d\" input_shape { dim: 1 dim: 1 dim: 1 dim: 1 }
+        layer { name: \"a\" type: \"Convolution\" bottom: \"d\" top: \"a\" param { name: \"w\" }
+                convolution_param { num_output: 2 kernel_size: 1 bias_term: false } }
+        layer { name: \"z\" type: \"Convolution\" bottom: \"d\" top: \"z\" param { name: \"w\" }
+                convolution_param { num_output: 2 kernel_size: 1 bias_term: false } }";
+    let file = folder.with("y.caffemodel", net(&layers[..1]));
+    let text = folder.with("y.prototxt", text);
+    blob(&["convert", &file, "--net", &text, "-o", &out, "--force"]).ok();
+    let model = model::model(&std::fs::read(&out).unwrap());
+    let found = run::run(&model, &[("d".to_owned(), Tensor::float(&[1, 1, 1, 1], vec![2.0]))]);
+    assert!(found.iter().all(|(_, tensor)| tensor.values == [2.0, 4.0]), "{found:?}");
 }

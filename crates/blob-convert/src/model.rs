@@ -89,7 +89,8 @@ pub(crate) fn of(
     });
     // A later version may have another default.
     let settings = Settings { opset: u8::try_from(target.opset).ok(), ..settings.clone() };
-    let made = Onnx::new(initializers).of_graph(settings);
+    let copies = graph.copies().iter().map(|tensor| bound.name(tensor).to_owned());
+    let made = Onnx::new(initializers).of_graph(settings).with_copies(copies);
     let prepared = graph.prepared().iter().map(preparation);
     Ok((model, made.with_notices(notice(&dropped).into_iter().chain(prepared).chain(recurrent))))
 }
@@ -197,7 +198,10 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
         }
     }
     let shapes = model.values.iter().chain(&model.inputs).map(|value| (&*value.name, &value.shape[..])).collect();
-    if let Some(node) = model.nodes.iter().find(|node| has_far_places(&shapes, node, dtype)) {
+    let casts = model.nodes.iter().filter(|node| node.op_type == "Cast");
+    let numbers: HashSet<&str> = casts.flat_map(|node| node.inputs.iter().map(|input| &**input)).collect();
+    let is_mask = |node: &Node| node.op_type == "Mod" && node.outputs.iter().any(|mask| numbers.contains(&**mask));
+    if let Some(node) = model.nodes.iter().find(|node| has_far_places(&shapes, node, dtype) || is_mask(node)) {
         let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
         return Err(refuse(checkpoint, message));
     }

@@ -31,6 +31,7 @@ pub struct Graph {
     outputs: Vec<usize>,
     dropped: Vec<Dropped>,
     prepared: Vec<Prepared>,
+    copies: Vec<String>,
     /// The values that are tensors of the source, each with the tensor's name.
     weights: Vec<(usize, String)>,
     /// The known shapes of the source's tensors.
@@ -101,6 +102,7 @@ impl Graph {
         check::order(net)?;
         let kinds = tables::kinds(net);
         let mut graph = Self::empty(net, &kinds, shapes);
+        graph.share(net);
         check::layers(net, &kinds, &mut problems);
         graph.name_values(net);
         let operands = graph.inputs_of(net, shapes, &mut problems);
@@ -159,6 +161,32 @@ impl Graph {
         &self.prepared
     }
 
+    /// The tensors of layers that share a parameter, by a name of Caffe's `param`, with a later layer, whose tensor the
+    /// graph takes for all of them.
+    #[must_use]
+    pub fn copies(&self) -> &[String] {
+        &self.copies
+    }
+
+    /// Gives all layers that share a parameter one tensor: Caffe copies each layer's tensor of a file into the one
+    /// parameter, in order, so that the last tensor is left.
+    fn share(&mut self, net: &Net) {
+        let of_net: HashSet<&str> =
+            net.layers().iter().flat_map(|layer| layer.tensors().map(|(_, name)| name)).collect();
+        let mut last: HashMap<&str, &str> = HashMap::new();
+        for group in net.copies() {
+            let group = || group.iter().map(|name| &**name).filter(|name| of_net.contains(name));
+            let stored = group().filter(|name| self.stored.contains_key(*name)).last();
+            let Some(kept) = stored.or_else(|| group().last()) else { continue };
+            last.extend(group().filter(|name| *name != kept).map(|name| (name, kept)));
+        }
+        for tensor in self.nodes.iter_mut().flat_map(|node| &mut node.tensors) {
+            if let Some(kept) = last.get(&**tensor) {
+                self.copies.push(std::mem::replace(tensor, (*kept).to_owned()));
+            }
+        }
+    }
+
     /// The graph's values, layers, inputs and outputs, without names of values and shapes.
     fn empty(net: &Net, kinds: &[Option<Kind>], shapes: &Shapes) -> Self {
         let (mut nodes, mut dropped) = (Vec::new(), Vec::new());
@@ -200,7 +228,8 @@ impl Graph {
         let prepared = of_data.filter_map(|(layer, _)| Prepared::of(layer)).collect();
         let value = Value { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
         let (framework, stored, values) = (net.framework(), shapes.stored.clone(), vec![value; count]);
-        Self { framework, values, nodes, inputs, outputs, dropped, prepared, weights, stored }
+        let copies = Vec::new();
+        Self { framework, values, nodes, inputs, outputs, dropped, prepared, copies, weights, stored }
     }
 
     /// Names the values, by the rule of [`Value::name`].

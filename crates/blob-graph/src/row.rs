@@ -22,6 +22,8 @@ pub(crate) struct Row {
     pub(crate) tops: (usize, usize),
     /// So many of the first inputs matter in inference; labels follow.
     pub(crate) read: usize,
+    /// The input that may be a maximum's mask as ONNX has it, of integers; every other input is made of f32.
+    pub(crate) mask: Option<usize>,
     /// Infers the outputs' shapes from the inputs', and adds the nodes that compute the results, one for each output.
     pub(crate) lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
 }
@@ -47,7 +49,7 @@ impl Row {
         parameters: &'static [(&'static str, &'static str)],
         lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
     ) -> Self {
-        Self { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), read: MANY, lower }
+        Self { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), read: MANY, mask: None, lower }
     }
 
     /// The parameter at a path of a layer's settings.

@@ -4,6 +4,8 @@
 //! Sees names and shapes alone. The graph that reads the initializers is made elsewhere, and so are other values:
 //! divided statistics by `bn`, folded weights by `fold`.
 
+use std::collections::HashSet;
+
 use blob_core::Shape;
 use blob_io::Error;
 use blob_io::layout::TensorSpec;
@@ -26,6 +28,9 @@ pub struct Onnx {
     /// What was done about the graph, for the one list of changes.
     #[serde(skip)]
     notices: Vec<String>,
+    /// The tensors that stand in the file for a parameter which a later layer shares.
+    #[serde(skip)]
+    copies: HashSet<String>,
 }
 
 /// One initializer, made of one tensor.
@@ -105,7 +110,7 @@ impl Onnx {
     /// The initializers of a model. Several may be made of one tensor.
     #[must_use]
     pub fn new(initializers: Vec<Initializer>) -> Self {
-        Self { initializers, graph: None, notices: Vec::new() }
+        Self { initializers, graph: None, notices: Vec::new(), copies: HashSet::new() }
     }
 
     /// Records how a net became the graph, so that the graph can be made again.
@@ -123,6 +128,13 @@ impl Onnx {
     /// Whether another model has the same initializers.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.initializers == other.initializers
+    }
+
+    /// Names the tensors whose parameter a later layer shares.
+    #[must_use]
+    pub(crate) fn with_copies(mut self, copies: impl IntoIterator<Item = String>) -> Self {
+        self.copies.extend(copies);
+        self
     }
 
     /// Tells what was done about the graph.
@@ -169,13 +181,18 @@ impl Transform for Onnx {
             return Err(misfits);
         }
         let unread: Vec<usize> = (0..tensors.len()).filter(|place| !is_read[*place]).collect();
-        let names: Vec<String> = unread.iter().map(|place| tensors[*place].tensor.name.clone()).collect();
+        let names = unread.iter().map(|place| tensors[*place].tensor.name.clone());
+        let (copies, names): (Vec<String>, Vec<String>) = names.partition(|name| self.copies.contains(name));
         if !names.is_empty() {
             outcome.unfitting.push(format!("onnx: no layer of the net reads {}", listed(&names)));
         }
         let unread = unread.into_iter();
         outcome.left_out = unread.map(|place| (place, "no node of the model reads it".to_owned())).collect();
         outcome.notices.clone_from(&self.notices);
+        if !copies.is_empty() {
+            let copies = listed(&copies);
+            outcome.notices.push(format!("onnx: layers share a param, and Caffe takes its last copy, not {copies}"));
+        }
         Ok(outcome)
     }
 }

@@ -74,12 +74,15 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Alon
     let axis = |(place, extent): (usize, &u64)| {
         let (kernel, stride, pad) = (of.kernel[place], of.stride[place], of.pad[place]);
         let padded = extent + 2 * pad;
-        if pad >= kernel || padded < kernel {
+        // Rounded up, a window that is larger than the input by less than a step is still one window.
+        let over = kernel.saturating_sub(padded);
+        if pad >= kernel || over > 0 && !(rounds_up && over < stride) {
             return Err(Refusal::shape(format!("a window of {kernel}, padded by {pad}, over {}", shown(extents))));
         }
-        let free = padded - kernel;
+        let free = padded.saturating_sub(kernel);
         let mut windows = if rounds_up { free.div_ceil(stride) } else { free / stride } + 1;
-        if pad > 0 && (windows - 1) * stride >= extent + pad {
+        // Caffe looks at both axes where either is padded.
+        if of.pad != [0, 0] && (windows - 1) * stride >= extent + pad {
             windows -= 1;
         }
         Along::of(windows, *extent, &of, place)

@@ -164,7 +164,7 @@ pub(super) static TABLE: &[Row] = &[
         tops: (1, MANY),
         ..Row::one(&["Slice"], &["slice_param"], &[("axis", "1"), ("slice_dim", "1"), ("slice_point", "")], join::slice)
     },
-    Row { tops: (1, MANY), ..Row::one(&["Split"], &[], &[], join::split) },
+    Row { tops: (1, MANY), mask: Some(0), ..Row::one(&["Split"], &[], &[], join::split) },
     Row {
         bottoms: (1, MANY),
         ..Row::one(&["Eltwise"], &["eltwise_param"], &[("operation", "SUM"), ("coeff", "")], join::eltwise)
@@ -189,7 +189,7 @@ pub(super) static TABLE: &[Row] = &[
         reduce::arg_max,
     ),
     Row::one(&["Interp"], &["interp_param"], INTERP, resize::interp),
-    Row { bottoms: (1, 2), ..Row::one(&["Upsample"], &["upsample_param"], UPSAMPLE, resize::upsample) },
+    Row { bottoms: (1, 2), mask: Some(1), ..Row::one(&["Upsample"], &["upsample_param"], UPSAMPLE, resize::upsample) },
     Row {
         bottoms: (2, 2),
         ..Row::one(

@@ -2,10 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
+use blob_core::DType;
 use blob_io::net::Framework;
+use blob_io::onnx::Attribute;
 
 use super::Graph;
 use crate::body::Body;
+use crate::forms::{FLOAT, unary};
 use crate::onnx::{Make, Target};
 use crate::site::{Operand, Site, count};
 use crate::unsupported::{Problem, Reason, Refusal};
@@ -45,11 +48,15 @@ impl Graph {
             let Some(inputs) = inputs.filter(|inputs| inputs.len() >= node.row.bottoms.0) else { continue };
             let mark = Mark { node: body.nodes.len(), value: body.values.len() };
             body.has_weight = false;
-            let mut site = Site { node, inputs: &inputs, target, stored: &self.stored, body: &mut body };
             let open = inputs.iter().find(|input| input.shape.contains(&0));
             let lowered = match open {
                 Some(open) => Err(Refusal::shape(format!("an extent of the input {:?} is not known", open.name))),
-                None => (node.row.lower)(&mut site),
+                None => floats(Site { node, inputs: &inputs, target, stored: &self.stored, body: &mut body }).and_then(
+                    |inputs| {
+                        let body = &mut body;
+                        (node.row.lower)(&mut Site { node, inputs: &inputs, target, stored: &self.stored, body })
+                    },
+                ),
             };
             match lowered {
                 // A file of Caffe's has its weights by the name of their layer.
@@ -73,6 +80,19 @@ impl Graph {
         }
         Lowering { body, operands, problems }
     }
+}
+
+/// A layer's inputs, of f32 each: Caffe's masks are f32, and ONNX's are of integers, which no other operator mixes with
+/// f32.
+fn floats(mut site: Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let inputs = site.inputs.iter().enumerate();
+    let cast = inputs.map(|(place, input)| {
+        if input.dtype == DType::F32 || site.node.row.mask == Some(place) {
+            return Ok(input.clone());
+        }
+        unary(&mut site, "Cast", input, vec![("to", Attribute::Int(FLOAT))])
+    });
+    cast.collect()
 }
 
 /// Gives a layer's results the names of the layer's values. A result that the layer's own nodes do not write is a value
