@@ -180,7 +180,7 @@ fn an_input_has_one_shape_and_its_preparation_is_told() {
     blob(&["graph", &file, "--net", &text, "--input", "d=1,1,2,2", "--input", "d=1,1,2,2"]).refused("two shapes");
 }
 
-/// Caffe copies each layer's tensor into the parameter that layers share by a name, so that the last one counts for all.
+/// Caffe copies each layer's tensor into the parameter that layers share by a name: the last one counts for all.
 #[test]
 fn layers_that_share_a_parameter_have_the_last_copy() {
     let folder = Folder::new();

@@ -146,10 +146,9 @@ fn a_mask_may_be_read_by_any_layer() {
     let x = Tensor::float(&dims, numbers(96));
     let pool = Pool { is_max: true, kernel: [2, 2], stride: [2, 2], pad: [0, 0] };
     let planes: Vec<_> = x.values.chunks(24).map(|plane| pool.forward(plane, [4, 6]).expect("a pooling")).collect();
-    let of = |part: fn(&(Vec<f64>, Vec<f64>)) -> &Vec<f64>| {
-        Tensor::float(&[2, 2, 2, 3], planes.iter().flat_map(|plane| part(plane).clone()).collect())
-    };
-    let given = [("p".to_owned(), of(|(maxima, _)| maxima)), ("m".to_owned(), of(|(_, mask)| mask))];
+    let (maxima, mask): (Vec<Vec<f64>>, Vec<Vec<f64>>) = planes.into_iter().unzip();
+    let given = [("p", maxima), ("m", mask)];
+    let given = given.map(|(name, planes)| (name.to_owned(), Tensor::float(&[2, 2, 2, 3], planes.concat())));
     let pooling = format!(
         "{} layer {{ name: \"pool\" type: \"Pooling\" bottom: \"x\" top: \"p\" top: \"m\" pooling_param {{ {} }} }}",
         input("x", &dims),

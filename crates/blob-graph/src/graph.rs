@@ -176,8 +176,8 @@ impl Graph {
         let mut last: HashMap<&str, &str> = HashMap::new();
         for group in net.copies() {
             let group = || group.iter().map(|name| &**name).filter(|name| of_net.contains(name));
-            let stored = group().filter(|name| self.stored.contains_key(*name)).last();
-            let Some(kept) = stored.or_else(|| group().last()) else { continue };
+            let stored = group().rfind(|name| self.stored.contains_key(*name));
+            let Some(kept) = stored.or_else(|| group().next_back()) else { continue };
             last.extend(group().filter(|name| *name != kept).map(|name| (name, kept)));
         }
         for tensor in self.nodes.iter_mut().flat_map(|node| &mut node.tensors) {
