@@ -1,7 +1,7 @@
 //! Tensors handed to torch, jax, numpy and others without a copy, as buffers and by DLPack, and taken by DLPack.
 //!
-//! One of the two modules with unsafe code. The structs are those of dlpack.h 1.1; both kinds of capsule are made and
-//! taken: the versioned one, and the older one without flags.
+//! One of the two modules with unsafe code. The structs are `blob_core`'s; both kinds of capsule are made and taken:
+//! the versioned one, and the older one without flags.
 
 mod strided;
 
@@ -11,13 +11,17 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use blob_core::dlpack::{
+    CPU, CUDA_HOST, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, IS_COPIED, VERSION,
+    data_type, dtype,
+};
 use blob_core::{MAX_AXES, Shape};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
-use crate::dtype::{names, of_dlpack};
+use crate::dtype::names;
 use crate::error::Stop;
 use crate::given::Given;
 use crate::mapping::{Block, Span, export, release};
@@ -25,66 +29,8 @@ use crate::tensor::Tensor;
 use crate::work::here;
 use strided::Strided;
 
-/// `kDLCPU`.
-const CPU: i32 = 1;
-
-/// `kDLCUDAHost`: memory of the host that a GPU reads too.
-const PINNED: i32 = 3;
-
-/// The version of the structs below.
-const VERSION: (u32, u32) = (1, 1);
-
-/// The flag `DLPACK_FLAG_BITMASK_IS_COPIED`.
-const IS_COPIED: u64 = 1 << 1;
-
 const VERSIONED: &CStr = c"dltensor_versioned";
 const LEGACY: &CStr = c"dltensor";
-
-#[repr(C)]
-struct DLDevice {
-    device_type: i32,
-    device_id: i32,
-}
-
-#[repr(C)]
-struct DLDataType {
-    code: u8,
-    bits: u8,
-    lanes: u16,
-}
-
-#[repr(C)]
-struct DLTensor {
-    data: *mut c_void,
-    device: DLDevice,
-    ndim: i32,
-    dtype: DLDataType,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
-}
-
-#[repr(C)]
-struct DLManagedTensor {
-    dl_tensor: DLTensor,
-    manager_ctx: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
-}
-
-#[repr(C)]
-struct DLPackVersion {
-    major: u32,
-    minor: u32,
-}
-
-#[repr(C)]
-struct DLManagedTensorVersioned {
-    version: DLPackVersion,
-    manager_ctx: *mut c_void,
-    deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
-    flags: u64,
-    dl_tensor: DLTensor,
-}
 
 /// The memory behind a capsule's tensor.
 struct Lent {
@@ -118,8 +64,7 @@ impl Managed for DLManagedTensorVersioned {
     const NAME: &'static CStr = VERSIONED;
 
     fn new(dl_tensor: DLTensor, lent: *mut Lent, flags: u64) -> Self {
-        let version = DLPackVersion { major: VERSION.0, minor: VERSION.1 };
-        Self { version, manager_ctx: lent.cast(), deleter: Some(delete::<Self>), flags, dl_tensor }
+        Self { version: VERSION, manager_ctx: lent.cast(), deleter: Some(delete::<Self>), flags, dl_tensor }
     }
 
     fn lent(&self) -> *mut Lent {
@@ -166,7 +111,7 @@ fn capsule<'py, M: Managed>(
         data,
         device: DLDevice { device_type: CPU, device_id: 0 },
         ndim: dims.len() as i32,
-        dtype: DLDataType { code: names(spec.dtype).dlpack, bits: (spec.dtype.size() * 8) as u8, lanes: 1 },
+        dtype: data_type(spec.dtype),
         shape: lent.shape.as_mut_ptr(),
         strides: lent.strides.as_mut_ptr(),
         byte_offset: 0,
@@ -282,14 +227,14 @@ impl Drop for TakenVersioned {
 pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
     let py = array.py();
     let (kind, _): (i32, i32) = array.call_method0("__dlpack_device__")?.extract()?;
-    if kind != CPU && kind != PINNED {
+    if kind != CPU && kind != CUDA_HOST {
         return Err(PyBufferError::new_err("the array is on a device: move it to the host, as x.cpu()").into());
     }
     // torch hands out no tensor that a gradient is taken of.
     let detached = array.getattr("detach").and_then(|detach| detach.call0());
     let array = detached.as_ref().unwrap_or(array);
     let asked = PyDict::new(py);
-    asked.set_item("max_version", VERSION)?;
+    asked.set_item("max_version", (VERSION.major, VERSION.minor))?;
     let capsule = match array.call_method("__dlpack__", (), Some(&asked)) {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => array.call_method0("__dlpack__")?,
         capsule => capsule?,
@@ -302,7 +247,7 @@ pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
             let pointer = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<DLManagedTensorVersioned>();
             ffi::PyCapsule_SetName(object, c"used_dltensor_versioned".as_ptr());
             let taken = TakenVersioned(NonNull::new(pointer).ok_or_else(no_capsule)?);
-            if taken.0.as_ref().version.major != VERSION.0 {
+            if taken.0.as_ref().version.major != VERSION.major {
                 return Err(PyBufferError::new_err("the array has another version of DLPack than 1").into());
             }
             return given(py, &taken.0.as_ref().dl_tensor, Box::new(taken));
@@ -327,9 +272,7 @@ fn no_capsule() -> PyErr {
 /// The tensor is as its producer promises by DLPack, and stays so until `keep` is dropped. Facts that contradict
 /// themselves are refused.
 unsafe fn given(py: Python<'_>, tensor: &DLTensor, keep: Box<dyn Any>) -> Result<Given, Stop> {
-    let DLDataType { code, bits, lanes } = tensor.dtype;
-    let dtype = of_dlpack(code, bits).filter(|_| lanes == 1);
-    let dtype = dtype.ok_or_else(|| PyBufferError::new_err("no file has elements of the array's dtype"))?;
+    let dtype = dtype(tensor.dtype).ok_or_else(|| PyBufferError::new_err("no file has elements of the array's dtype"))?;
     // SAFETY: by the caller's promise.
     let (dims, strides) = unsafe { stated(tensor) }?;
     let shape = Shape::new(&dims).map_err(|error| PyBufferError::new_err(error.to_string()))?;

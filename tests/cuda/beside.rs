@@ -7,6 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use blob_core::dlpack::{CUDA, DLDevice};
+use blob_core::{AnyBlob, DType, Part, Shape};
 use fake_cuda::control::{Setup, symbol};
 use synced_mem::cuda::{Cuda, MemoryStats, handles, record_event, wait_for_event};
 use synced_mem::loopback::{Loopback, Mode};
@@ -162,6 +164,39 @@ fn events_put_work_of_both_in_order_and_no_thread_waits() {
         call!(cuStreamDestroy_v2(stream => Handle));
         enter(ptr::null_mut());
         drop((from, to, queue, gpu));
+        expect_no_leaks(&session);
+    }
+}
+
+/// The other library takes a tensor of ours by DLPack and fills half of it on its own stream, between two kernels.
+#[test]
+fn a_tensor_is_lent_to_another_library_and_no_thread_waits() {
+    for nth in 1..20 {
+        let (session, gpu, queue) = gpu(seed(nth));
+        enter(handles(&*queue).unwrap().context);
+        let stream = new_stream();
+        // SAFETY: the stream is destroyed below, after all that uses it.
+        let theirs = unsafe { gpu.adopt_stream(stream, Box::new(())) }.unwrap();
+        let mut blob = AnyBlob::new(Shape::new([4096]).unwrap(), DType::U8).unwrap();
+        let from = SharedMem::from(vec![1; 4096]);
+        add_one(&queue, &from, blob.memory(Part::Data)).unwrap();
+        let before = session.calls("cuStreamSynchronize");
+        let managed = blob.to_dlpack_mut(Part::Data, &theirs).unwrap().into_versioned();
+        // SAFETY: the struct lives until its deleter is called.
+        let lent = unsafe { managed.as_ref() };
+        assert_eq!(lent.dl_tensor.device, DLDevice { device_type: CUDA, device_id: 0 });
+        let address = lent.dl_tensor.data.addr() as u64;
+        call!(cuMemsetD8Async(address => u64, 7 => u8, 2048 => usize, stream => Handle));
+        assert!(blob.data().bytes().is_err());
+        // SAFETY: the one call.
+        unsafe { lent.deleter.unwrap()(managed.as_ptr()) };
+        add_one(&queue, blob.memory(Part::Data), &from).unwrap();
+        assert_eq!(session.calls("cuStreamSynchronize"), before);
+        assert_eq!(*from.host(..).unwrap(), [[8; 2048], [3; 2048]].concat());
+        drop((blob, from, theirs));
+        call!(cuStreamDestroy_v2(stream => Handle));
+        enter(ptr::null_mut());
+        drop((queue, gpu));
         expect_no_leaks(&session);
     }
 }

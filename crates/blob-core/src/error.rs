@@ -203,6 +203,12 @@ pub enum Error {
     },
     /// The memory underneath failed.
     Memory(synced_mem::Error),
+    /// A tensor of DLPack contradicts itself, or is one that no blob can be, or that no consumer can be given.
+    #[non_exhaustive]
+    Dlpack {
+        /// What the tensor has.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Error {
@@ -253,6 +259,7 @@ impl fmt::Display for Error {
                 write!(f, "element {index} of a bool blob is {byte}, neither 0 nor 1")
             }
             Error::Memory(error) => error.fmt(f),
+            Error::Dlpack { reason } => write!(f, "the tensor of DLPack has {reason}"),
         }
     }
 }

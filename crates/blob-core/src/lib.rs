@@ -7,7 +7,7 @@
 //! * [`Dims7`]: the seven extents of a NeoML blob. [`DType`], [`Element`]: the type of an element.
 //! * [`AnyBlob`], [`Blob`]: a shape, a dtype, data and diff. [`Window`]: some steps of one, in place.
 //! * [`View`], [`ViewMut`]: the elements of any of these, of the data or the diff ([`Part`]), all or a range.
-//! * `strategies`, behind feature `proptest`: shapes, dims, dtypes, blobs and windows for property tests.
+//! * `dlpack` and, for property tests, `strategies`, behind features: tensors of other libraries; random blobs.
 #![doc = include_str!("../README.md")]
 //!
 //! A [`Blob`] is an [`AnyBlob`] whose dtype the compiler knows, and derefs to that. [`WindowRef`] and [`WindowMut`] are
@@ -48,8 +48,11 @@
 #![deny(unsafe_code)]
 
 // From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`;
-// `typed`, `window`; `in_place`; `prefetch`.
+// `typed`, `window`; `in_place`; `prefetch`; `dlpack`.
 mod blob;
+#[cfg(feature = "dlpack")]
+#[allow(unsafe_code)]
+pub mod dlpack;
 mod dtype;
 mod error;
 mod extents;

@@ -247,6 +247,11 @@ unsafe impl Device for Cuda {
         &self.context.meter
     }
 
+    fn dlpack(&self) -> Option<(i32, i32)> {
+        const CUDA: i32 = 2;
+        Some((CUDA, i32::try_from(self.context.ordinal).ok()?))
+    }
+
     fn host_block(&self, len: usize) -> Result<Option<Box<dyn HostBlock>>, Error> {
         let pinned = self.context.run("host_block", || Pinned::new(&self.context, len))?;
         Ok(Some(Box::new(pinned)))

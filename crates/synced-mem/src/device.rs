@@ -23,6 +23,7 @@ use crate::stats::Meter;
 /// * `id` always answers the same, and no other device ever answers it.
 /// * `queue` makes queues of this device that keep the promises of [`Queue`], and `host_block` keeps the ninth of them:
 ///   a memory is locked when its pool asks for a block.
+/// * Where `dlpack` has a name, other libraries mean this device by it, and the same addresses.
 pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     /// Which device this is.
     fn id(&self) -> DeviceId;
@@ -38,6 +39,11 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
 
     /// Where the traffic of all memories on this device is counted. A backend keeps one and returns it.
     fn meter(&self) -> &Meter;
+
+    /// DLPack's kind and number of the device, by which other libraries know it; none without such a name.
+    fn dlpack(&self) -> Option<(i32, i32)> {
+        None
+    }
 
     /// A block of `len` host bytes, `len` not 0, that this device's transfers use in place, such as pinned memory;
     /// `None` where the device has no such kind. [`HostPool::of`](crate::HostPool::of) takes its blocks from here.

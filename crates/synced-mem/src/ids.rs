@@ -21,6 +21,10 @@ impl DeviceId {
         // Relaxed: only uniqueness matters.
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
 }
 
 impl QueueId {

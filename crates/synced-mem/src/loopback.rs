@@ -160,6 +160,12 @@ unsafe impl Device for Loopback {
     fn meter(&self) -> &Meter {
         &self.meter
     }
+
+    fn dlpack(&self) -> Option<(i32, i32)> {
+        /// `kDLExtDev`, which is for tests.
+        const EXTENSION: i32 = 12;
+        Some((EXTENSION, i32::try_from(self.id.number()).ok()?))
+    }
 }
 
 impl fmt::Debug for Loopback {
