@@ -139,6 +139,55 @@ fn every_cut_of_a_gzip_file_is_an_error() {
     }
 }
 
+/// The whole arrays of a file that may break off, with the reason for the break.
+fn taken(name: &str, bytes: &[u8]) -> Option<(Checkpoint, Option<String>)> {
+    let opened = OpenOptions::new().salvage().open_source(name, Box::new(Bytes(bytes.to_vec()))).ok()?;
+    let broken = opened.whole().err().map(|error| error.to_string());
+    Some((opened.take_whole_arrays(), broken))
+}
+
+#[test]
+fn of_a_cut_gzip_file_the_arrays_are_taken_that_it_unpacks_to() {
+    let (plain, packed) = golden();
+    let whole = contents(&Checkpoint::from_bytes("net.caffemodel", plain).expect("opens"));
+    let mut counts = std::collections::BTreeSet::new();
+    for cut in 1..packed.len() {
+        let strict = Checkpoint::from_bytes("net.caffemodel.gz", packed[..cut].to_vec()).expect_err("a cut file");
+        let Some((part, broken)) = taken("net.caffemodel.gz", &packed[..cut]) else {
+            assert_eq!(strict.intact().unwrap_or(0), 0, "{cut}");
+            continue;
+        };
+        assert_eq!(broken, Some(strict.to_string()), "{cut}");
+        assert_eq!(strict.intact(), Some(part.entries().len()), "{cut}");
+        assert!(part.warnings().iter().any(|w| w.to_string().contains("CRC-32")), "{cut}");
+        let arrays = contents(&part);
+        assert_eq!(arrays[..], whole[..arrays.len()], "{cut}");
+        counts.insert(arrays.len());
+    }
+    // The last cuts leave the whole content, and lack the checksum.
+    assert!(counts.len() > 5 && counts.contains(&whole.len()), "{counts:?}");
+    // Of an archive in a cut gzip file nothing is taken.
+    let tar = gzip(&fs::read(data("archives/nested.tar")).expect("readable"));
+    assert!(taken("a.tar.gz", &tar[..tar.len() - 9]).is_none());
+}
+
+#[test]
+fn a_cut_file_gives_the_same_arrays_through_gzip() {
+    let (plain, _) = golden();
+    for cut in (1..plain.len()).step_by(7) {
+        let (bare, packed) = (taken("net.caffemodel", &plain[..cut]), taken("net.caffemodel.gz", &gzip(&plain[..cut])));
+        assert_eq!(bare.is_some(), packed.is_some(), "{cut}");
+        let (Some((bare, why)), Some((packed, packed_why))) = (bare, packed) else { continue };
+        assert_eq!(contents(&bare), contents(&packed), "{cut}");
+        let plain = |why: String| why.replace(".gz: unpacked", "").replace("net.caffemodel: ", "net.caffemodel ");
+        assert_eq!(packed_why.map(plain), why.map(plain), "{cut}");
+    }
+    // An MXNet list has its names behind all arrays.
+    let list = fs::read(data("mxnet/golden/mxnet-1.9.1/sparse_dtypes.nd")).expect("readable");
+    let (part, _) = taken("x.nd.gz", &gzip(&list[..list.len() - 20])).expect("arrays");
+    assert!(part.warnings().iter().any(|w| w.to_string().contains("the names")));
+}
+
 #[test]
 fn a_wrong_bit_is_an_error_or_changes_nothing() {
     let (plain, packed) = golden();

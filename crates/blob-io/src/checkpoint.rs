@@ -11,6 +11,7 @@ mod packed;
 mod parameters;
 mod read;
 mod reader;
+mod salvage;
 mod sparse;
 mod stop;
 mod stored;
@@ -153,44 +154,6 @@ impl Checkpoint {
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         &self.faults
-    }
-
-    /// An error if the file ends too early, after the entries listed, as one opened with [`OpenOptions::salvage`] may.
-    ///
-    /// # Errors
-    /// [`Error::Malformed`] with the place of the break and the layer or record there.
-    pub fn whole(&self) -> Result<(), Error> {
-        match self.break_off() {
-            Some(error) if !self.is_salvaged => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// The file with the whole arrays alone, where [`OpenOptions::salvage`] opened a file in which other arrays are
-    /// broken or cut off: [`Checkpoint::whole`] accepts the result, [`Checkpoint::salvaged`] names the fault. A sound
-    /// file stays unchanged.
-    #[must_use]
-    pub fn take_whole_arrays(mut self) -> Self {
-        let faulty = self.entries.iter().find_map(|entry| Some((entry, entry.fault()?)));
-        let fault =
-            faulty.map(|(entry, fault)| Box::new(Fault { subject: Some(Box::new(subject(entry))), ..fault.clone() }));
-        self.broken = self.broken.or(fault);
-        self.is_salvaged = self.broken.is_some();
-        self.entries.retain(|entry| entry.fault().is_none());
-        self.lookup = Lookup::default();
-        self
-    }
-
-    /// The fault of the file, where [`Checkpoint::take_whole_arrays`] has left only the whole arrays.
-    #[must_use]
-    pub fn salvaged(&self) -> Option<Error> {
-        self.break_off().filter(|_| self.is_salvaged)
-    }
-
-    fn break_off(&self) -> Option<Error> {
-        let broken = self.broken.as_deref()?;
-        let intact = self.entries.iter().filter(|e| e.fault().is_none()).count();
-        Some(Error::of_fault(&self.name, broken.clone(), Some(intact)))
     }
 
     /// The file's words about itself, as (key, value): a net's name, a solver's iteration.

@@ -4,6 +4,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::salvage::about;
 use super::stop::Stop;
 use super::{Checkpoint, Home, Lookup, Packed, split_at_file};
 use crate::archive::{Archive, Member};
@@ -23,9 +24,9 @@ use crate::{onnx, receipt, shards, sniff};
 /// How to open a file: the format, if you do not want detection, and the limits on the cost of opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    from: Option<Format>,
+    pub(super) from: Option<Format>,
     limits: Limits,
-    salvage: bool,
+    pub(super) salvage: bool,
     member: Option<String>,
     redirected_from: Option<PathBuf>,
     pub(super) stop: Stop,
@@ -53,8 +54,8 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a Caffe, MXNet, NeoML or safetensors file that is cut with the arrays there are; [`Checkpoint::whole`]
-    /// then says where and why the file ends.
+    /// Opens a Caffe, MXNet, NeoML or safetensors file that is cut, or a gzip file of one, with the arrays there are;
+    /// [`Checkpoint::whole`] then says where and why the file ends.
     #[must_use]
     pub fn salvage(mut self) -> Self {
         self.salvage = true;
@@ -202,11 +203,17 @@ impl OpenOptions {
         let hint = gunzip::inner_name(&name);
         let file = self.unpacked(&name, hint, stored.clone())?;
         let is_gzip = file.is_gzip;
+        if let (Some(cut), Some(_)) = (&file.cut, &self.member) {
+            return Err(Error::of_fault(&name, Fault::clone(cut), None));
+        }
         let packed = |member| Packed { stored: stored.clone(), is_gzip, member };
         let listed = || self.listed(&name, hint, file.clone(), is_gzip.then(|| packed(None)));
         // If the caller names a format, the file is read as that format. Exception: of a file that is certainly an
         // archive, the member is. In values, only a tar's checksum comes about by chance.
         let is_npz = self.from.is_none_or(|from| from == Format::Npz);
+        if file.cut.is_some() {
+            return listed();
+        }
         if self.member.is_none() && (is_npz || !Archive::is_certain(&file.input)) {
             let done = listed();
             let is_archive = match &done {
@@ -255,12 +262,20 @@ impl OpenOptions {
     /// The input, or the content of a gzip file.
     fn unpacked(&self, name: &str, hint: &str, input: Input) -> Result<Unpacked, Error> {
         if !gunzip::begins_as_gzip(&input) {
-            return Ok(Unpacked { input, is_gzip: false });
+            return Ok(Unpacked { input, is_gzip: false, cut: None });
         }
         let mut spool = self.spool(name, hint);
-        gunzip::unpack(name, &input, &mut spool)?;
+        let cut = match gunzip::unpack(name, &input, &mut spool) {
+            Err(Error::Malformed { subject, fault, .. }) if fault.reason() == Reason::Truncated => {
+                Some(about(subject, fault))
+            }
+            done => {
+                done?;
+                None
+            }
+        };
         let input = Input::new(spool.finish().map_err(gunzip::inside)?);
-        Ok(Unpacked { input, is_gzip: true })
+        Ok(Unpacked { input, is_gzip: true, cut })
     }
 
     /// Lists the arrays of a file; the extension of `hint` is a hint of the format.
@@ -268,18 +283,21 @@ impl OpenOptions {
         &self,
         name: &str,
         hint: &str,
-        Unpacked { input, is_gzip }: Unpacked,
+        Unpacked { input, is_gzip, cut }: Unpacked,
         packed: Option<Packed>,
     ) -> Result<Checkpoint, Error> {
         let mut table = NameTable::new(&self.limits);
         if let Some(packed) = &packed {
             table.set_stored_len(packed.stored.len());
         }
-        match self.list(&input, name, hint, &mut table) {
-            Err(error) if is_gzip => Err(gunzip::inside(error)),
-            Err(Error::Malformed { subject, mut fault, .. }) if self.salvage && table.intact() > 0 => {
-                fault.subject = subject.map(Box::new);
-                self.salvaged((name, hint), (input, packed), *fault, table)
+        let found = self.list(&input, name, hint, &mut table);
+        let found = if is_gzip { found.map_err(gunzip::inside) } else { found };
+        if let Some(cut) = cut {
+            return self.of_cut_gzip((name, hint), (input, packed), (found, cut), table);
+        }
+        match found {
+            Err(Error::Malformed { subject, fault, .. }) if self.salvage && table.intact() > 0 => {
+                self.salvaged((name, hint), (input, packed), about(subject, fault), table)
             }
             kind => {
                 let mut kind = kind?;
@@ -312,35 +330,8 @@ impl OpenOptions {
         })
     }
 
-    /// The checkpoint with the arrays before a file's early end.
-    fn salvaged(
-        &self,
-        (name, hint): (&str, &str),
-        (input, packed): (Input, Option<Packed>),
-        fault: Fault,
-        table: NameTable,
-    ) -> Result<Checkpoint, Error> {
-        if let Some(format) = self.salvageable(&input, hint, &fault) {
-            let kind = Found::new(format, String::new());
-            let mut opened = self.opened(name, kind, (input, packed), table);
-            if format == Format::MxnetList {
-                let text = "the names, which stand behind all arrays, are cut off: arrays are called by their places";
-                opened.warnings.push(Warning::of_loss(None, text));
-            }
-            let broken = Some(Box::new(fault));
-            return Ok(Checkpoint { broken, ..opened });
-        }
-        Err(Error::of_fault(name, fault, Some(table.intact())))
-    }
-
-    /// The format, where the arrays before this fault are valid.
-    fn salvageable(&self, input: &Input, hint: &str, fault: &Fault) -> Option<Format> {
-        let format = self.from.or_else(|| sniff::format(input, hint));
-        format.filter(|format| is_salvageable(*format, fault))
-    }
-
     /// The checkpoint of a file whose headers were read; `packed` is the file that the input was taken from.
-    fn opened(
+    pub(super) fn opened(
         &self,
         name: &str,
         Found { format, dialect, form, outside: _ }: Found,
@@ -388,12 +379,9 @@ impl OpenOptions {
 
 /// The bytes to read, and whether a gzip file was unpacked to get these bytes.
 #[derive(Clone)]
-struct Unpacked {
-    input: Input,
-    is_gzip: bool,
-}
-
-/// Whether the arrays before this fault are valid.
-fn is_salvageable(format: Format, fault: &Fault) -> bool {
-    format.holds().in_sequence && matches!(fault.reason(), Reason::Truncated | Reason::Malformed)
+pub(super) struct Unpacked {
+    pub(super) input: Input,
+    pub(super) is_gzip: bool,
+    /// Why the gzip file ends before its content does.
+    pub(super) cut: Option<Box<Fault>>,
 }
