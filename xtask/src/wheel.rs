@@ -111,9 +111,9 @@ fn build(python: &Path, folder: &Path, is_debug: bool) -> Result<PathBuf> {
     if is_debug {
         // A folder of its own: the profile is another one than that of the tool.
         maturin.env("CARGO_TARGET_DIR", shell::root().join("python/target"));
-        maturin.args(["--profile", "dev", "--compatibility", "linux"]);
+        maturin.args(["--quiet", "--profile", "dev", "--compatibility", "linux"]);
     } else {
-        maturin.args(["--release", "--zig", "--target", TARGET, "--compatibility", PLATFORM]);
+        maturin.args(["--quiet", "--release", "--zig", "--target", TARGET, "--compatibility", PLATFORM]);
     }
     shell::run(&mut maturin)?;
     if !is_debug {
@@ -141,9 +141,7 @@ fn build_from_source(python: &Path, folder: &Path) -> Result<()> {
     pip.args(["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation"]);
     pip.arg("--wheel-dir").arg(folder.join("from-sdist")).arg(only_file(&sources)?);
     // maturin is called by name.
-    let paths = [python.parent().unwrap_or(Path::new("")).to_owned()];
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    pip.env("PATH", std::env::join_paths(paths.into_iter().chain(std::env::split_paths(&path)))?);
+    pip.env("PATH", path_with(python)?);
     // Not optimised: only whether it builds is asked.
     pip.env("MATURIN_PEP517_ARGS", "--profile dev --compatibility linux");
     shell::run(pip.env("CARGO_TARGET_DIR", folder.join("from-sdist/target")))
@@ -152,10 +150,19 @@ fn build_from_source(python: &Path, folder: &Path) -> Result<()> {
 /// A command of maturin's that writes into a folder.
 fn maturin(python: &Path, command: &str, out: &Path) -> Result<Command> {
     let mut maturin = shell::program(python);
-    maturin.args(["-m", "maturin", command, "--quiet", "--manifest-path", "python/Cargo.toml", "--out"]).arg(out);
+    maturin.args(["-m", "maturin", command, "--manifest-path", "python/Cargo.toml", "--out"]).arg(out);
     // That of the tool, whatever the caller's. Cargo builds the crates for each workspace anew nevertheless.
     maturin.env("CARGO_TARGET_DIR", shell::target_directory()?);
+    // maturin asks the interpreter on the path for Zig.
+    maturin.env("PATH", path_with(python)?);
     Ok(maturin)
+}
+
+/// The path with an environment's programs first.
+fn path_with(python: &Path) -> Result<std::ffi::OsString> {
+    let programs = python.parent().context("an interpreter lies in a folder")?.to_owned();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Ok(std::env::join_paths(std::iter::once(programs).chain(std::env::split_paths(&path)))?)
 }
 
 /// Puts the tool, its completions and its manual pages where maturin takes them from.
@@ -192,9 +199,7 @@ fn build_tool(python: &Path, is_debug: bool) -> Result<PathBuf> {
     let mut zig = shell::program(programs.join("cargo-zigbuild"));
     zig.args(["zigbuild", "-q", "--release", "-p", "blob-cli", "--bin", "blob", "--target", OLDEST]);
     // cargo-zigbuild asks the interpreter on the path for Zig.
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let paths = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&path));
-    shell::run(zig.env("PATH", std::env::join_paths(paths)?))?;
+    shell::run(zig.env("PATH", path_with(python)?))?;
     Ok(target.join(TARGET).join("release/blob"))
 }
 
