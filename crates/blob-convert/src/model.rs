@@ -87,12 +87,21 @@ pub(crate) fn of(
     let recurrent = graph.nodes().iter().filter(|node| node.type_name == "LSTM").map(|node| {
         format!("the markers of {:?} are no input: its steps are taken for one sequence from the first on", node.name)
     });
+    let read: HashSet<&str> = model.inputs.iter().map(|input| &*input.name).collect();
+    let inputs = graph.inputs().iter().map(|place| &*graph.values()[*place].name);
+    let shapes_alone = inputs.filter(|name| !read.contains(name)).map(unread);
     // A later version may have another default.
     let settings = Settings { opset: u8::try_from(target.opset).ok(), ..settings.clone() };
     let copies = graph.copies().iter().map(|tensor| bound.name(tensor).to_owned());
     let made = Onnx::new(initializers).of_graph(settings).with_copies(copies);
     let prepared = graph.prepared().iter().map(preparation);
-    Ok((model, made.with_notices(notice(&dropped).into_iter().chain(prepared).chain(recurrent))))
+    let notices = notice(&dropped).into_iter().chain(prepared).chain(shapes_alone).chain(recurrent);
+    Ok((model, made.with_notices(notices.collect::<Vec<_>>())))
+}
+
+/// The notice about an input of the net whose values nothing in the model reads.
+fn unread(name: &str) -> String {
+    format!("{} is no input of the model: the net reads its shape, or nothing of it", quoted(name))
 }
 
 /// The notice that the model takes values as a layer of data has prepared them.

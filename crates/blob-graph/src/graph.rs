@@ -143,7 +143,7 @@ impl Graph {
         &self.inputs
     }
 
-    /// The outputs: places in [`Graph::values`].
+    /// The outputs: places in [`Graph::values`]. An MXNet symbol may list one several times.
     #[must_use]
     pub fn outputs(&self) -> &[usize] {
         &self.outputs
@@ -217,10 +217,7 @@ impl Graph {
         let weights = inputs.iter().filter_map(|value| Some((*value, weight(value)?.to_owned()))).collect();
         inputs.retain(|value| weight(value).is_none());
         let outputs = match net.framework() {
-            Framework::Mxnet => {
-                let mut seen = HashSet::new();
-                net.outputs().filter(|value| *value < count && seen.insert(*value)).collect()
-            }
+            Framework::Mxnet => net.outputs().filter(|value| *value < count).collect(),
             _ => written.into_iter().filter(|value| !read.contains(value) && !silenced.contains(value)).collect(),
         };
         let of_data = net.layers().iter().zip(kinds).filter(|(_, kind)| matches!(kind, Some(Kind::Input)));

@@ -82,6 +82,7 @@ impl Default for Target {
 /// [`Unsupported`] where a layer has no form for this target: the batch is to be open, and a layer mixes images of a
 /// batch; or SSD's layers have settings that ONNX's operators cannot express.
 pub fn to_onnx(graph: &Graph, target: &Target) -> Result<(Model, Vec<Need>), Unsupported> {
+    graph.check_outputs_differ()?;
     let lowering = checked(graph.lower(graph.given(None), target))?;
     let open = if target.dynamic_batch { open_values(graph, target, &lowering)? } else { HashMap::new() };
     let Lowering { mut body, operands, .. } = lowering;

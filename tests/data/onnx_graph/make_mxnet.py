@@ -275,5 +275,9 @@ case("resnet", net, f(2, 3, 12, 12))
 inner = net.get_internals()
 case("resnet-heads", S.Group([inner["stage1_bn2_relu_output"], net]), f(1, 3, 8, 8))
 
+# Extents of one.
+for height, width in ((3, 1), (1, 4)):
+    case(f"bilinear-centres-{height}x{width}", C.BilinearResize2D(x(), height=height, width=width, align_corners=False), f(1, 2, 2, 8))
+
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

@@ -38,6 +38,17 @@ pub(super) fn outputs(graph: &Graph) -> Result<(), Unsupported> {
     Err(Unsupported { problems: vec![whole(Reason::Order, message)] })
 }
 
+impl Graph {
+    /// Refuses outputs that are listed twice: a model has each of its outputs once, so a later output would move up.
+    pub(crate) fn check_outputs_differ(&self) -> Result<(), Unsupported> {
+        let mut seen = HashSet::new();
+        let Some(place) = self.outputs.iter().find(|place| !seen.insert(**place)) else { return Ok(()) };
+        let message =
+            format!("the net lists the output {:?} twice, and a model has each once", self.values[*place].name);
+        Err(Unsupported { problems: vec![whole(Reason::Order, message)] })
+    }
+}
+
 /// A problem that is no layer's.
 fn whole(reason: Reason, message: String) -> Problem {
     let (layer, type_name) = (String::new(), String::new());

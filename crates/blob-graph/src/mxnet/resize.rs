@@ -30,7 +30,14 @@ pub(super) fn bilinear_resize(site: &mut Site<'_>) -> Result<Vec<Operand>, Refus
     if shape.contains(&0) {
         return Err(Refusal::shape(format!("{} as {}", shown(&x.shape), shown(&shape))));
     }
-    let how = if site.flag("align_corners")? { "align_corners" } else { "half_pixel" };
+    // MXNet takes the first place where an extent is 1, as `area_pixel_compute_scale` gives 0 there.
+    let how = if site.flag("align_corners")? {
+        "align_corners"
+    } else if shape[2..].contains(&1) {
+        "pytorch_half_pixel"
+    } else {
+        "half_pixel"
+    };
     Ok(vec![bilinear(site, &x, &shape, how)?])
 }
 

@@ -124,6 +124,9 @@ fn prelu(site: &mut Site<'_>, x: &Operand) -> Result<Operand, Refusal> {
 
 pub(super) fn clip(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, least, most) = (site.x(), site.float("a_min")?, site.float("a_max")?);
+    if least > most {
+        return site.refuse("a_min", format!("is more than a_max, {most}"));
+    }
     Ok(vec![clipped(site, &x, least, most)?])
 }
 
@@ -258,18 +261,18 @@ pub(super) fn softmax(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 /// The output layer of a net that was trained: along the channels, or over all values of an image.
 pub(super) fn softmax_output(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
-    site.rank(&x, 1..=8)?;
+    // MXNet computes along no axis where there is one alone.
+    site.rank(&x, 2..=8)?;
     let by_channel = match &*site.node.type_name {
         "SoftmaxActivation" => site.choice("mode", 0, &["instance", "channel"])? == 1,
         _ => site.flag("multi_output")?,
     };
     if by_channel {
-        site.rank(&x, 2..=8)?;
         return Ok(vec![along(site, "Softmax", &x, 1)?]);
     }
     let last = x.shape.len() - 1;
     // The mode `instance` of a SoftmaxActivation is along the last axis, whatever MXNet's pages say.
-    if last <= 1 || site.node.type_name == "SoftmaxActivation" || site.flag("preserve_shape")? {
+    if last == 1 || site.node.type_name == "SoftmaxActivation" || site.flag("preserve_shape")? {
         return Ok(vec![along(site, "Softmax", &x, last)?]);
     }
     let flat = forms::flat(site, &x)?;

@@ -108,6 +108,24 @@ fn one_slope_is_for_all_channels() {
     }
 }
 
+/// A model has each output once; without the second of three, the third would be taken for the second.
+#[test]
+fn an_output_that_is_listed_twice_is_refused() {
+    let nodes: &[Node<'_>] = &[("null", "data", "", ""), ("relu", "a", "", "0.0"), ("exp", "b", "", "0.0")];
+    let graph = Graph::from_net(&net(nodes, "1.0 2.0 1.0"), &shapes(&[1, 3], &[])).expect("a graph");
+    assert_eq!(graph.outputs().len(), 3);
+    let error = to_onnx(&graph, &Target::default()).expect_err("two outputs of one name");
+    assert!(error.to_string().contains("\"a_output\" twice"), "{error}");
+}
+
+/// `SoftmaxOutput` divides by the sum along the second axis, and gives 1 where there is none.
+#[test]
+fn a_softmax_needs_two_axes() {
+    for (op, fits) in [("SoftmaxOutput", false), ("SoftmaxActivation", false), ("softmax", true)] {
+        assert_eq!(one(&[3], op, "").is_ok(), fits, "{op}");
+    }
+}
+
 /// Shapes that MXNet's formulas give, and no case of the goldens has.
 #[test]
 fn shapes_follow_mxnet_s_formulas() {
@@ -198,6 +216,7 @@ fn absurd_symbols_are_refused() {
         ("_contrib_BilinearResize2D", "height=0;width=1"),
         ("_contrib_BilinearResize2D", "scale_height=1e30;scale_width=1"),
         ("softmax", "axis=4"),
+        ("clip", "a_min=2;a_max=-1"),
         ("Cast", "dtype=int32"),
         ("Dropout", "mode=always"),
         ("LRN", "nsize=4"),
