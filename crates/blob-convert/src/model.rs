@@ -89,14 +89,14 @@ pub(crate) fn of(
     });
     let read: HashSet<&str> = model.inputs.iter().map(|input| &*input.name).collect();
     let inputs = graph.inputs().iter().map(|place| &*graph.values()[*place].name);
-    let shapes_alone = inputs.filter(|name| !read.contains(name)).map(unread);
+    let shapes_alone: Vec<String> = inputs.filter(|name| !read.contains(name)).map(unread).collect();
     // A later version may have another default.
     let settings = Settings { opset: u8::try_from(target.opset).ok(), ..settings.clone() };
     let copies = graph.copies().iter().map(|tensor| bound.name(tensor).to_owned());
     let made = Onnx::new(initializers).of_graph(settings).with_copies(copies);
     let prepared = graph.prepared().iter().map(preparation);
     let notices = notice(&dropped).into_iter().chain(prepared).chain(shapes_alone).chain(recurrent);
-    Ok((model, made.with_notices(notices.collect::<Vec<_>>())))
+    Ok((model, made.with_notices(notices)))
 }
 
 /// The notice about an input of the net whose values nothing in the model reads.

@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use blob_io::onnx::{Dim, Initializer, Model, Node, Value};
 
+use crate::body::Body;
 use crate::graph::{Graph, Lowering};
 use crate::names::Names;
 use crate::site::Operand;
@@ -135,36 +136,51 @@ enum First {
     Other,
 }
 
-/// The first extents that are left open, by the name of the value: those that a larger batch makes larger. A net that a
-/// larger batch changes in any other way needs a fixed batch.
+/// The first extents that are left open, by the name of the value: those that a larger batch makes larger. A net that
+/// another batch changes in any other way needs a fixed batch.
 fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashMap<String, First>, Unsupported> {
     let first = |place: &usize| graph.values()[*place].shape.first().copied();
     let batch = graph.inputs().iter().find_map(first).unwrap_or(1);
     if let Some(other) = graph.inputs().iter().find(|place| first(place).is_some_and(|extent| extent != batch)) {
         return Err(fixed_batch(&graph.values()[*other].name, "has another batch"));
     }
-    let larger = batch + 1;
-    let other = checked(graph.lower(graph.given(Some(larger)), target))?;
-    let mixed = fixed.body.nodes.iter().zip(&other.body.nodes).find(|(one, two)| one != two);
-    let constant = fixed.body.initializers.iter().zip(&other.body.initializers).find(|(one, two)| one != two);
-    let shapes = || fixed.body.values.iter().zip(&other.body.values);
-    let odd = shapes().find(|(one, two)| one.shape.iter().skip(1).ne(two.shape.iter().skip(1)));
-    let name = match (mixed, constant, odd) {
-        (Some((node, _)), ..) => Some(node.name.clone()),
-        (None, Some((Initializer::Constant { name, .. } | Initializer::Stored { name, .. }, _)), _) => {
-            Some(name.clone())
-        }
-        (None, _, Some((value, _))) => Some(value.name.clone()),
-        _ => None,
+    let of_batch = |batch| -> Result<Lowering, Unsupported> {
+        let other = checked(graph.lower(graph.given(Some(batch)), target))?;
+        difference(&fixed.body, &other.body).map_or(Ok(other), |name| Err(fixed_batch(&name, "depends on it")))
     };
-    if let Some(name) = name {
-        return Err(fixed_batch(&name, "depends on it"));
+    // An axis of one image may be left out, and one image may be all of them.
+    if batch != 1 {
+        of_batch(1)?;
     }
-    let open = shapes().filter(|(one, two)| one.shape.first() != two.shape.first());
+    let larger = batch + 1;
+    let other = of_batch(larger)?;
+    let shapes = fixed.body.values.iter().zip(&other.body.values);
+    let open = shapes.filter(|(one, two)| one.shape.first() != two.shape.first());
     let is_batch =
         |one: &Operand, two: &Operand| (one.shape.first(), two.shape.first()) == (Some(&batch), Some(&larger));
     let first = |one, two| if is_batch(one, two) { First::Batch } else { First::Other };
     Ok(open.map(|(one, two)| (one.name.clone(), first(one, two))).collect())
+}
+
+/// The name of a node or value in which two bodies differ by more than the first extents.
+fn difference(one: &Body, other: &Body) -> Option<String> {
+    let node = differing(&one.nodes, &other.nodes, |one, two| one == two).map(|node| node.name.clone());
+    let constant = || {
+        let name = |own: &Initializer| match own {
+            Initializer::Constant { name, .. } | Initializer::Stored { name, .. } => name.clone(),
+        };
+        differing(&one.initializers, &other.initializers, |one, two| one == two).map(name)
+    };
+    let is_alike = |one: &Operand, two: &Operand| one.shape.iter().skip(1).eq(two.shape.iter().skip(1));
+    let value = || differing(&one.values, &other.values, is_alike).map(|value| value.name.clone());
+    node.or_else(constant).or_else(value)
+}
+
+/// The first item that the other list lacks or has otherwise; of the longer list where one ends.
+fn differing<'a, T>(one: &'a [T], other: &'a [T], is_alike: impl Fn(&T, &T) -> bool) -> Option<&'a T> {
+    let unlike = one.iter().zip(other).find(|(one, two)| !is_alike(one, two)).map(|(one, _)| one);
+    let longer = if one.len() > other.len() { one } else { other };
+    unlike.or_else(|| longer.get(one.len().min(other.len())))
 }
 
 /// The error for a net whose batch cannot be left open.

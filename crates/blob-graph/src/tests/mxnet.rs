@@ -118,6 +118,26 @@ fn an_output_that_is_listed_twice_is_refused() {
     assert!(error.to_string().contains("\"a_output\" twice"), "{error}");
 }
 
+/// A layer that does nothing to one image, or whose axis vanishes with one image, keeps the batch from being open.
+#[test]
+fn layers_that_know_one_image_keep_the_batch_fixed() {
+    let target = Target { dynamic_batch: true, ..Target::default() };
+    for (op, attributes) in [
+        ("slice_axis", "axis=0;begin=0;end=1"),
+        ("slice_axis", "axis=0;begin=-1;end=None"),
+        ("slice", "begin=(0,);end=(1,)"),
+        ("slice", "begin=(-1,None);end=(None,None)"),
+        ("squeeze", ""),
+    ] {
+        for batch in [1, 2] {
+            let graph = one(&[batch, 2, 4, 4], op, attributes).unwrap_or_else(|error| panic!("{op}: {error}"));
+            let error = to_onnx(&graph, &target).expect_err(op);
+            assert!(error.to_string().contains("batch cannot be left open"), "{op} of {batch}: {error}");
+        }
+    }
+    assert!(to_onnx(&one(&[1, 2, 4, 4], "slice_axis", "axis=1;begin=0;end=1").expect("a graph"), &target).is_ok());
+}
+
 /// `SoftmaxOutput` divides by the sum along the second axis, and gives 1 where there is none.
 #[test]
 fn a_softmax_needs_two_axes() {
