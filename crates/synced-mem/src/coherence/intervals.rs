@@ -60,6 +60,23 @@ impl Intervals {
         None
     }
 
+    /// Whether a range that holds some byte of `range` is `accepted`, by its number. Each that is not costs O(log n).
+    pub(crate) fn any(&self, range: &Range<usize>, accepted: impl Fn(u64) -> bool) -> bool {
+        !range.is_empty() && self.any_below(self.root, range, &accepted)
+    }
+
+    fn any_below(&self, link: Option<Link>, range: &Range<usize>, accepted: &impl Fn(u64) -> bool) -> bool {
+        let Some(node) = link.map(|link| &self.nodes[link]).filter(|node| node.last > range.start) else {
+            return false;
+        };
+        if self.any_below(node.left, range, accepted) {
+            return true;
+        }
+        // What starts behind the range has nothing in it, nor has anything to the right.
+        node.range.start < range.end
+            && ((node.range.end > range.start && accepted(node.id)) || self.any_below(node.right, range, accepted))
+    }
+
     /// Adds a range that is not empty.
     pub(crate) fn insert(&mut self, range: Range<usize>, id: u64) {
         let (key, end) = ((range.start, id), range.end);

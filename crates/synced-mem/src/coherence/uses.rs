@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::coherence::live::{Guard, LiveGuards};
 use crate::coherence::ranges::Ranges;
 
 /// How many ranges of past accesses are kept for each queue and kind of access, at most. Joining two costs only waits.
@@ -101,18 +102,10 @@ struct Entry<Q> {
     /// Where accesses whose guard is gone, or that never had one, may still be at work.
     past: Ranges,
     /// Where guards live, under which more work may be launched at any time.
-    live: Vec<Live>,
+    live: LiveGuards,
     /// Shares that tokens without a guard hold, for `past`: more work may be launched under a token until the token is
     /// dropped, of which there is no notice. Seldom more than one.
     holds: Vec<Arc<()>>,
-}
-
-/// A guard that was not yet released.
-#[derive(Clone, Debug)]
-struct Live {
-    guard: u64,
-    entered: u64,
-    range: Range<usize>,
 }
 
 impl<Q> Uses<Q> {
@@ -245,8 +238,8 @@ impl<Q: Clone + PartialEq> Uses<Q> {
         // A guard is entered once.
         for index in 0..self.entries.len() {
             let entry = &mut self.entries[index];
-            let Some(at) = entry.live.iter().position(|live| live.guard == guard) else { continue };
-            let (range, access) = (entry.live.swap_remove(at).range, entry.access);
+            let Some(range) = entry.live.remove(guard) else { continue };
+            let access = entry.access;
             // Work may have been launched under the guard until now.
             if clock.separates(entry.last) {
                 let queue = entry.queue.clone();
@@ -317,7 +310,7 @@ impl<Q: Clone + PartialEq> Uses<Q> {
                 Some(before) if before.is_of(queue, access) && !clock.separates_from(before.last, entry.last) => {
                     before.last = entry.last;
                     entry.past.iter().for_each(|range| before.past.insert(range));
-                    before.live.extend(entry.live);
+                    before.live.append(entry.live);
                     before.holds.extend(entry.holds);
                 }
                 _ => self.entries.push(entry),
@@ -328,13 +321,13 @@ impl<Q: Clone + PartialEq> Uses<Q> {
 
 impl<Q> Entry<Q> {
     fn new(queue: Q, access: Access) -> Self {
-        Entry { queue, access, last: 0, past: Ranges::new(), live: Vec::new(), holds: Vec::new() }
+        Entry { queue, access, last: 0, past: Ranges::new(), live: LiveGuards::default(), holds: Vec::new() }
     }
 
     fn enter(&mut self, range: Range<usize>, guard: Option<u64>, clock: &Clock) {
         let entered = clock.now();
         match guard {
-            Some(guard) => self.live.push(Live { guard, entered, range }),
+            Some(number) => self.live.insert(Guard { number, entered, range }),
             None => self.past.insert(range),
         }
     }
@@ -354,10 +347,7 @@ impl<Q: PartialEq> Entry<Q> {
         if !conflict(self.access, access) || Some(&self.queue) == by || range.is_empty() {
             return false;
         }
-        (self.past.overlaps(range) && awaits(self.last))
-            || self.live.iter().any(|Live { range: held, entered, .. }| {
-                held.start < range.end && range.start < held.end && awaits(*entered)
-            })
+        (self.past.overlaps(range) && awaits(self.last)) || self.live.any(range, awaits)
     }
 }
 

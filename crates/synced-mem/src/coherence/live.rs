@@ -1,0 +1,125 @@
+//! The live guards under which one queue may launch more work of one kind, each with its range. A few stand in a list,
+//! which costs no allocation once grown; further ones stand in trees, so that the end of a guard, and the question
+//! whether one is in the way, cost O(log n) of n. Pure.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::coherence::intervals::Intervals;
+
+/// How many guards stand in the list, at most, as in `borrows`.
+const FEW: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LiveGuards {
+    /// At most [`FEW`].
+    few: Vec<Guard>,
+    many: BTreeMap<u64, Guard>,
+    /// The ranges of the many, by number.
+    places: Intervals,
+}
+
+/// A guard that was not yet released.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub(crate) number: u64,
+    pub(crate) entered: u64,
+    pub(crate) range: Range<usize>,
+}
+
+impl LiveGuards {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.few.is_empty() && self.many.is_empty()
+    }
+
+    pub(crate) fn insert(&mut self, guard: Guard) {
+        if self.few.len() < FEW {
+            self.few.push(guard);
+        } else {
+            self.places.insert(guard.range.clone(), guard.number);
+            self.many.insert(guard.number, guard);
+        }
+    }
+
+    /// Takes a guard out, if it is here: its range.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Range<usize>> {
+        if let Some(at) = self.few.iter().rposition(|guard| guard.number == number) {
+            return Some(self.few.swap_remove(at).range);
+        }
+        let guard = self.many.remove(&number)?;
+        self.places.remove(&guard.range, number);
+        Some(guard.range)
+    }
+
+    /// Whether a guard has a byte of `range`, and was entered at a moment that is `awaited`.
+    pub(crate) fn any(&self, range: &Range<usize>, awaited: impl Fn(u64) -> bool) -> bool {
+        let meets = |guard: &Guard| guard.range.start < range.end && range.start < guard.range.end;
+        self.few.iter().any(|guard| meets(guard) && awaited(guard.entered))
+            || self.places.any(range, |number| self.many.get(&number).is_some_and(|guard| awaited(guard.entered)))
+    }
+
+    pub(crate) fn append(&mut self, other: Self) {
+        other.few.into_iter().chain(other.many.into_values()).for_each(|guard| self.insert(guard));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn guards_in_trees_answer_as_those_in_a_list(steps: Vec<(u8, u8, u8, u8)>) {
+            let mut guards = LiveGuards::default();
+            let mut list: Vec<Guard> = Vec::new();
+            for (number, (what, start, len, moment)) in (0..).zip(steps) {
+                let start = usize::from(start % 64);
+                let range = start..start + 1 + usize::from(len % 8);
+                let awaited = |entered: u64| entered < u64::from(moment);
+                let meets = |guard: &Guard| guard.range.start.max(range.start) < guard.range.end.min(range.end);
+                let expected = list.iter().any(|guard| meets(guard) && awaited(guard.entered));
+                proptest::prop_assert_eq!(guards.any(&range, awaited), expected);
+                if what % 4 == 0 && !list.is_empty() {
+                    let guard = list.swap_remove(usize::from(what) % list.len());
+                    proptest::prop_assert_eq!(guards.remove(guard.number), Some(guard.range));
+                    proptest::prop_assert_eq!(guards.remove(guard.number), None);
+                } else {
+                    let guard = Guard { number, entered: u64::from(moment), range };
+                    guards.insert(guard.clone());
+                    list.push(guard);
+                }
+                proptest::prop_assert_eq!(guards.is_empty(), list.is_empty());
+                if what == 1 {
+                    let mut joined = LiveGuards::default();
+                    joined.append(guards);
+                    guards = joined;
+                }
+            }
+        }
+    }
+
+    /// Counted, not timed: how many guards a question looks at.
+    #[test]
+    fn a_question_looks_at_the_guards_in_the_way_alone() {
+        let mut guards = LiveGuards::default();
+        for number in 0..100_000 {
+            let start = number as usize * 8;
+            guards.insert(Guard { number, entered: number, range: start..start + 8 });
+        }
+        assert_eq!(guards.few.len(), FEW);
+        let asked = std::cell::Cell::new(0);
+        for at in [400, 50_000, 99_999] {
+            let range = at * 8..at * 8 + 12;
+            asked.set(0);
+            assert!(!guards.any(&range, |_| {
+                asked.set(asked.get() + 1);
+                false
+            }));
+            assert_eq!(asked.get(), if at == 99_999 { 1 } else { 2 });
+        }
+        for number in 0..100_000 {
+            assert!(guards.remove(number).is_some());
+        }
+        assert!(guards.is_empty());
+    }
+}
