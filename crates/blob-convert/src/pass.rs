@@ -97,6 +97,28 @@ impl Plan<'_> {
             }
             Destination::Stdout { layout } => job.pipe(self, (layout, Output::stdout()), &tally)?,
         };
+        self.summary((digests, bytes_out, is_recognised), &tally, watch)
+    }
+
+    /// As [`Plan::run`], into an output of yours in place of the file of the plan, which is not looked at.
+    ///
+    /// # Errors
+    /// As [`Plan::run`]; [`Error::Request`] for a plan of several files, or of a net's description beside the file.
+    pub fn run_into(&self, output: Output, watch: &dyn Watch) -> Result<Summary, Error> {
+        let (Destination::File { layout, .. }, None) = (&self.output, &self.symbol) else {
+            return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
+        };
+        let tally = Tally::default();
+        let done = self.job(watch).file(self, (layout, output), None, &tally)?;
+        self.summary(done, &tally, watch)
+    }
+
+    fn summary(
+        &self,
+        (digests, bytes_out, is_recognised): (Digests, u64, bool),
+        tally: &Tally,
+        watch: &dyn Watch,
+    ) -> Result<Summary, Error> {
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let contradicted = contradicted.unwrap_or_default();
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);

@@ -45,7 +45,7 @@ impl Complete {
     pub fn open_again(&self, format: Format, limits: &Limits) -> Result<Option<Reopened>, Error> {
         let open = |options: OpenOptions| -> Result<Option<Checkpoint>, Error> {
             let Some(source) = self.source()? else { return Ok(None) };
-            options.limits(limits.clone()).open_source(self.name(), Box::new(source)).map(Some)
+            options.limits(limits.clone()).open_source(self.name(), source).map(Some)
         };
         match open(OpenOptions::new()) {
             Ok(None) => return Ok(None),
@@ -142,7 +142,7 @@ impl Complete {
         limits: &Limits,
     ) -> Result<(), Error> {
         let Some(source) = self.source()? else { return Ok(()) };
-        let files = shards::files_by_name(&source, limits).map_err(|stop| match stop {
+        let files = shards::files_by_name(&*source, limits).map_err(|stop| match stop {
             ReadError::Io { .. } => stop.into_error(self.name()),
             other => differs(self.name(), &other.into_error(self.name()).to_string()),
         })?;

@@ -12,6 +12,7 @@ mod parameters;
 mod read;
 mod reader;
 mod salvage;
+mod scratch;
 mod sparse;
 mod stop;
 mod stored;

@@ -61,6 +61,7 @@ pub use tensor::Tensor;
 pub use tensor_name::{Group, TensorName};
 pub use text::{file_of, read_text};
 pub use warning::Warning;
+pub use wire::sink::Sink;
 #[cfg(feature = "mmap")]
 pub use wire::source::Mmap;
 pub use wire::source::{Bytes, FileSource, Source};

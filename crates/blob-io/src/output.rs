@@ -1,4 +1,5 @@
-//! A file that is being written: a temporary file beside the target, renamed to the target when complete, or a pipe.
+//! A file that is being written: a temporary file beside the target, renamed to the target when complete, a place of
+//! the caller's, or a pipe.
 //!
 //! An existing target stays unchanged until the new file is complete. Relies on the file system's rename and file
 //! locks; knows no format.
@@ -10,6 +11,8 @@ mod failures;
 mod kept;
 mod set;
 mod sibling;
+#[cfg(test)]
+mod sinks;
 mod survey;
 
 use std::fs::{self, File};
@@ -17,7 +20,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Existing};
-use crate::wire::source::FileSource;
+use crate::wire::sink::{Held, Sink};
+use crate::wire::source::Source;
 pub use dir::OutputDir;
 use kept::Kept;
 use sibling::Sibling;
@@ -64,9 +68,23 @@ enum Backing {
         kept: Kept,
         sync: bool,
     },
+    /// A place of the caller's.
+    Held(Held),
     /// A pipe or a device, which has no positions.
     Direct(File),
     Stdout(io::Stdout),
+}
+
+impl Backing {
+    /// Takes bytes at any offset; `None` for a pipe or a device.
+    fn sink(&self) -> Option<&dyn Sink> {
+        match self {
+            Self::Sibling(sibling) => Some(sibling.file()),
+            Self::Inside { file, .. } => Some(file),
+            Self::Held(held) => Some(held.sink()),
+            Self::Direct(_) | Self::Stdout(_) => None,
+        }
+    }
 }
 
 impl Output {
@@ -149,6 +167,12 @@ impl Output {
         Self::new("standard output".to_owned(), Backing::Stdout(io::stdout()))
     }
 
+    /// A place of yours in place of a file; `name` is for messages. Dropping the output unfinished discards the bytes.
+    #[must_use]
+    pub fn to_sink(name: impl Into<String>, sink: Box<dyn Sink>) -> Self {
+        Self::new(name.into(), Backing::Held(Held::new(sink)))
+    }
+
     /// How many outputs may be open at once: the process's limit of open files (`ulimit -n`), less some room for other
     /// files.
     #[must_use]
@@ -175,15 +199,7 @@ impl Output {
     /// Whether bytes can be written at any offset; otherwise only in order.
     #[must_use]
     pub fn is_positioned(&self) -> bool {
-        self.file().is_some()
-    }
-
-    fn file(&self) -> Option<&File> {
-        match &self.backing {
-            Backing::Sibling(sibling) => Some(sibling.file()),
-            Backing::Inside { file, .. } => Some(file),
-            Backing::Direct(_) | Backing::Stdout(_) => None,
-        }
+        self.backing.sink().is_some()
     }
 
     /// Declares the file's length, which [`Output::finish`] checks; a positioned file is extended to that length now.
@@ -191,9 +207,9 @@ impl Output {
     /// # Errors
     /// [`Error::Io`], for instance if the file system cannot hold a file of that length.
     pub fn set_len(&mut self, len: u64) -> Result<(), Error> {
-        if let Some(file) = self.file() {
+        if let Some(sink) = self.backing.sink() {
             let action = format!("make it {len} bytes long");
-            disk::set_len(file, len).map_err(|e| failed(&self.name, &action, e))?;
+            sink.set_len(len).map_err(|e| failed(&self.name, &action, e))?;
         }
         self.len = Some(len);
         Ok(())
@@ -204,10 +220,10 @@ impl Output {
     /// # Errors
     /// [`Error::Io`]; [`Error::Request`] for an output that is not positioned.
     pub fn write_all_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let Some(file) = self.file() else {
+        let Some(sink) = self.backing.sink() else {
             return Err(request(&self.name, "cannot be written at an offset: it is a pipe or a device"));
         };
-        disk::write_all_at(file, offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
+        sink.write_all_at(offset, bytes).map_err(|e| self.write_failed(offset, bytes, e))
     }
 
     /// Appends `bytes` to the bytes of earlier calls, for any kind of output.
@@ -217,10 +233,9 @@ impl Output {
     pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let pos = self.pos;
         let written = match &mut self.backing {
-            Backing::Sibling(sibling) => disk::write_all_at(sibling.file(), pos, bytes),
-            Backing::Inside { file, .. } => disk::write_all_at(file, pos, bytes),
             Backing::Direct(file) => file.write_all(bytes),
             Backing::Stdout(stdout) => stdout.write_all(bytes),
+            positioned => positioned.sink().map_or(Ok(()), |sink| sink.write_all_at(pos, bytes)),
         };
         written.map_err(|e| self.write_failed(pos, bytes, e))?;
         self.pos += bytes.len() as u64;
@@ -248,10 +263,9 @@ impl Output {
     /// [`IfExists::Same`]. The target is then unchanged.
     pub fn complete(self) -> Result<Complete, Error> {
         let Self { name, mut backing, pos, len } = self;
-        let actual = match &backing {
-            Backing::Sibling(sibling) => file_len(&name, sibling.file())?,
-            Backing::Inside { file, .. } => file_len(&name, file)?,
-            Backing::Direct(_) | Backing::Stdout(_) => pos,
+        let actual = match backing.sink() {
+            Some(sink) => sink.source().map_err(|e| failed(&name, "look at", e))?.len(),
+            None => pos,
         };
         if let Some(len) = len.filter(|len| *len != actual) {
             return Err(request(&name, &format!("is {actual} bytes long after writing, not {len}")));
@@ -264,7 +278,7 @@ impl Output {
                     disk::sync(file).map_err(|e| failed(&name, "sync", e))?;
                 }
             }
-            Backing::Direct(_) => {}
+            Backing::Held(_) | Backing::Direct(_) => {}
             Backing::Stdout(stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e))?,
         }
         Ok(Complete { name, backing })
@@ -290,14 +304,9 @@ impl Complete {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn source(&self) -> Result<Option<FileSource>, Error> {
-        let file = match &self.backing {
-            Backing::Sibling(sibling) => sibling.file(),
-            Backing::Inside { file, .. } => file,
-            Backing::Direct(_) | Backing::Stdout(_) => return Ok(None),
-        };
-        let source = file.try_clone().and_then(FileSource::try_from);
-        source.map(Some).map_err(|e| failed(&self.name, "read again", e))
+    pub fn source(&self) -> Result<Option<Box<dyn Source>>, Error> {
+        let source = self.backing.sink().map(Sink::source);
+        source.transpose().map_err(|e| failed(&self.name, "read again", e))
     }
 
     /// Gives the file the target's name. A file of an [`OutputDir`] is named with the folder.
@@ -308,6 +317,7 @@ impl Complete {
     pub fn publish(self) -> Result<(), Error> {
         match self.backing {
             Backing::Sibling(sibling) => sibling.publish(&self.name),
+            Backing::Held(held) => held.finish().map_err(|e| failed(&self.name, "keep", e)),
             Backing::Inside { .. } | Backing::Direct(_) | Backing::Stdout(_) => Ok(()),
         }
     }
@@ -320,16 +330,11 @@ fn is_written_directly(name: &str, path: &Path, if_exists: IfExists) -> Result<b
             Err(request(name, "is a folder; end the name with a / to write one file an array into it"))
         }
         Ok(meta) if meta.is_file() && if_exists == IfExists::Refuse => Err(exists(name, Existing::File)),
-        Ok(meta) if is_disk(&meta) && if_exists != IfExists::Replace => Err(exists(name, Existing::Disk)),
+        Ok(meta) if disk::is_disk(&meta) && if_exists != IfExists::Replace => Err(exists(name, Existing::Disk)),
         Ok(meta) => Ok(!meta.is_file()),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed(name, "look at", e)),
     }
-}
-
-fn file_len(name: &str, file: &File) -> Result<u64, Error> {
-    let meta = file.metadata().map_err(|e| failed(name, "look at", e))?;
-    Ok(meta.len())
 }
 
 fn failed(name: &str, action: &str, source: io::Error) -> Error {
@@ -352,16 +357,6 @@ fn sibling_failed(name: &str, target: &Path, action: &str, source: io::Error) ->
 
 fn exists(name: &str, target: Existing) -> Error {
     Error::Exists { path: name.to_owned(), target }
-}
-
-#[cfg(unix)]
-fn is_disk(meta: &fs::Metadata) -> bool {
-    std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type())
-}
-
-#[cfg(not(unix))]
-fn is_disk(_: &fs::Metadata) -> bool {
-    false
 }
 
 /// Syncs the folder, so that the rename survives a crash. An error is ignored: the rename itself has succeeded.

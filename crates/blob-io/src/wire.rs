@@ -7,6 +7,7 @@ pub(crate) mod cursor;
 pub(crate) mod gunzip;
 pub(crate) mod literal;
 pub(crate) mod protobuf;
+pub(crate) mod sink;
 #[cfg_attr(feature = "mmap", allow(unsafe_code))]
 pub(crate) mod source;
 pub(crate) mod spool;

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use super::salvage::about;
+use super::scratch::Scratch;
 use super::stop::Stop;
 use super::{Checkpoint, Home, Lookup, Packed, split_at_file};
 use crate::archive::{Archive, Member};
@@ -30,6 +31,7 @@ pub struct OpenOptions {
     member: Option<String>,
     redirected_from: Option<PathBuf>,
     pub(super) stop: Stop,
+    pub(super) scratch: Scratch,
     path: Option<PathBuf>,
 }
 
@@ -373,7 +375,7 @@ impl OpenOptions {
             let refusal = is_detected.then(|| sniff::hopeless(begin, hint)).flatten();
             refusal.map(|refusal| refusal.into_error(name))
         };
-        self.stop.on(Spool::new(name, refuse, self.limits.max_spool))
+        self.scratch.on(self.stop.on(Spool::new(name, refuse, self.limits.max_spool)))
     }
 }
 

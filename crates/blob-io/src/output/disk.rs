@@ -6,6 +6,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use crate::wire::sink::Sink;
+use crate::wire::source::{FileSource, Source};
+
 pub(super) fn create(options: &OpenOptions, path: &Path) -> io::Result<File> {
     may_fail()?;
     options.open(path)
@@ -134,6 +137,32 @@ pub(super) fn write_all_at(file: &File, mut offset: u64, mut bytes: &[u8]) -> io
 #[cfg(not(any(unix, windows)))]
 pub(super) fn write_all_at(_: &File, _: u64, _: &[u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether a path is a disk itself.
+#[cfg(unix)]
+pub(super) fn is_disk(meta: &fs::Metadata) -> bool {
+    std::os::unix::fs::FileTypeExt::is_block_device(&meta.file_type())
+}
+
+#[cfg(not(unix))]
+pub(super) fn is_disk(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// A file whose name and removal are cared for elsewhere.
+impl Sink for File {
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        set_len(self, len)
+    }
+
+    fn write_all_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        write_all_at(self, offset, bytes)
+    }
+
+    fn source(&self) -> io::Result<Box<dyn Source>> {
+        Ok(Box::new(self.try_clone().and_then(FileSource::try_from)?))
+    }
 }
 
 #[cfg(not(test))]

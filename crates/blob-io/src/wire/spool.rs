@@ -1,14 +1,16 @@
-//! Keeps an arriving stream, for reads at any offset: in memory, or in an unnamed temporary file.
+//! Keeps an arriving stream, for reads at any offset: in memory, or in an unnamed temporary file, or at a place of the
+//! caller's.
 //!
 //! Bounds the length. Leaves unpacking to `gunzip`; the caller decides whether the beginning of a long stream is
 //! acceptable.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
+use std::sync::Arc;
 
 use crate::error::{Error, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::wire::source::{Bytes, FileSource, Source};
+use crate::wire::sink::{Held, Places, Sink};
+use crate::wire::source::{Bytes, Source};
 
 /// A stream up to this length is kept in memory, a longer one in an unnamed temporary file.
 const IN_MEMORY: usize = 8 << 20;
@@ -29,18 +31,34 @@ pub(crate) struct Spool<'a> {
     limit: u64,
     len: u64,
     memory: Vec<u8>,
-    file: Option<File>,
+    /// The caller's places; `None` for temporary files.
+    places: Option<Arc<dyn Places>>,
+    place: Option<Held>,
 }
 
 impl<'a> Spool<'a> {
     pub(crate) fn new(name: &'a str, refuse: impl Fn(&[u8]) -> Option<Error> + 'a, limit: u64) -> Self {
         let is_stopped = Box::new(|| false);
-        Self { name, refuse: Box::new(refuse), is_stopped, limit, len: 0, memory: Vec::new(), file: None }
+        Self {
+            name,
+            refuse: Box::new(refuse),
+            is_stopped,
+            limit,
+            len: 0,
+            memory: Vec::new(),
+            places: None,
+            place: None,
+        }
     }
 
     /// Stops where `is_stopped` says so.
     pub(crate) fn stopped_by(self, is_stopped: impl Fn() -> bool + 'a) -> Self {
         Self { is_stopped: Box::new(is_stopped), ..self }
+    }
+
+    /// Keeps a long stream at one of these places, not in a temporary file.
+    pub(crate) fn placed_by(self, places: Arc<dyn Places>) -> Self {
+        Self { places: Some(places), ..self }
     }
 
     /// Keeps all of a stream.
@@ -71,8 +89,8 @@ impl<'a> Spool<'a> {
         self.len += bytes.len() as u64;
         check_limit(self.limit, Limit::Spool, "the length of the stream", self.len, self.limit)
             .map_err(|fault| ReadError::Fault(fault).into_error(self.name))?;
-        if let Some(file) = &mut self.file {
-            return file.write_all(bytes).map_err(|e| full(self.name, e));
+        if self.place.is_some() {
+            return self.write(bytes);
         }
         // At the limit, a longer vector would take twice the memory.
         let fits = self.memory.len().saturating_add(bytes.len()) <= IN_MEMORY;
@@ -81,40 +99,52 @@ impl<'a> Spool<'a> {
         if fits && self.memory.len() < IN_MEMORY {
             return Ok(());
         }
-        self.begin_file()?;
-        match &mut self.file {
-            Some(file) => file.write_all(&bytes[now..]).map_err(|e| full(self.name, e)),
-            None => Ok(()),
-        }
+        self.begin_place()?;
+        self.write(&bytes[now..])
     }
 
-    fn begin_file(&mut self) -> Result<(), Error> {
+    /// Writes the last bytes that were counted.
+    fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        let at = self.len - bytes.len() as u64;
+        let written = self.place.as_ref().map_or(Ok(()), |place| place.sink().write_all_at(at, bytes));
+        written.map_err(|e| self.full(e))
+    }
+
+    fn begin_place(&mut self) -> Result<(), Error> {
         if let Some(error) = (self.refuse)(&self.memory) {
             return Err(error);
         }
-        let file = tempfile::tempfile().and_then(|mut file| {
-            file.write_all(&self.memory)?;
-            Ok(file)
-        });
-        self.file = Some(file.map_err(|e| full(self.name, e))?);
+        let place = match &self.places {
+            Some(places) => places.place(),
+            None => tempfile::tempfile().map(|file| Box::new(file) as Box<dyn Sink>),
+        };
+        let place = place.map(Held::new).and_then(|place| place.sink().write_all_at(0, &self.memory).map(|()| place));
+        self.place = Some(place.map_err(|e| self.full(e))?);
         self.memory = Vec::new();
         Ok(())
     }
 
     /// The kept bytes as a source.
     pub(crate) fn finish(self) -> Result<Box<dyn Source>, Error> {
-        let Some(file) = self.file else {
+        let Some(place) = self.place else {
             return Ok(Box::new(Bytes(self.memory)));
         };
-        let source = FileSource::try_from(file).map_err(|e| full(self.name, e))?;
-        Ok(Box::new(source))
+        let (name, is_ours) = (self.name, self.places.is_none());
+        place.into_source().map_err(|e| full(name, is_ours, e))
+    }
+
+    fn full(&self, source: io::Error) -> Error {
+        full(self.name, self.places.is_none(), source)
     }
 }
 
-/// The error for a temporary file that could not be made or written.
-fn full(name: &str, source: io::Error) -> Error {
-    let folder = std::env::temp_dir();
-    let action = format!("keep it in the temporary folder {}", folder.display());
+/// The error for a place that could not be made or written: a temporary file, or one of the caller's.
+fn full(name: &str, is_file: bool, source: io::Error) -> Error {
+    let action = if is_file {
+        format!("keep it in the temporary folder {}", std::env::temp_dir().display())
+    } else {
+        "keep what it unpacks to".to_owned()
+    };
     failed(name, action, source)
 }
 
