@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use blob_convert::diff::{Change, Distance, Row, Tally, Tensor, diff};
+pub(crate) use blob_convert::report::own::{distance, names, word};
 use blob_core::DType;
 use blob_io::Checkpoint;
 use serde_json::{Value, json};
@@ -12,9 +13,7 @@ use crate::broken::Broken;
 use crate::context::Context;
 use crate::escape::escape_field;
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{
-    self, DIMS, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, optional, properties, streamed,
-};
+use crate::json::{self, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, properties, streamed};
 use crate::open::{open, open_some};
 use crate::output::progress::Progress;
 use crate::output::width::wrap;
@@ -120,38 +119,6 @@ fn mark(change: &Change) -> &'static str {
 }
 
 /// The names of changes in JSON.
-const CHANGES: &[&str] = &["equal", "renamed", "removed", "added", "values", "dtype", "shape", "unread"];
-
-pub(crate) fn word(change: &Change) -> &'static str {
-    match change {
-        Change::Equal(_) => "equal",
-        Change::Renamed => "renamed",
-        Change::Removed => "removed",
-        Change::Added => "added",
-        Change::Values(_) => "values",
-        Change::DType(_) => "dtype",
-        Change::Shape => "shape",
-        Change::Unread(_) => "unread",
-    }
-}
-
-/// The distance between the values, if compared.
-pub(crate) fn distance(row: &Row) -> Option<&Distance> {
-    match &row.change {
-        Change::Equal(distance) | Change::Values(distance) | Change::DType(distance) => Some(distance),
-        _ => None,
-    }
-}
-
-/// The tensor's name, and the name in the second file if another.
-pub(crate) fn names(row: &Row) -> (&str, Option<&str>) {
-    match (&row.ours, &row.theirs) {
-        (Some(a), Some(b)) => (&a.name, Some(&*b.name).filter(|name| *name != a.name)),
-        (Some(one), None) | (None, Some(one)) => (&one.name, None),
-        (None, None) => ("", None),
-    }
-}
-
 /// `3×4 f32`, or both where different: `3×4 f32 → 12 f16`.
 fn kind(row: &Row, terminal: &Terminal) -> String {
     let text = |tensor: &Tensor| {
@@ -291,53 +258,4 @@ impl Fields for Pair<'_> {
             }),
         ]
     }
-}
-
-impl Fields for Row {
-    fn fields() -> Vec<Field<Self>> {
-        fn of<'r>(row: &'r Row, get: fn(&'r Distance) -> Value) -> Value {
-            distance(row).map_or(Value::Null, get)
-        }
-        vec![
-            field("change", Type::Enum(CHANGES), "what became of it", |row| json!(word(&row.change))),
-            nullable("name", Type::String, "its name in the first file", |row| {
-                json!(row.ours.as_ref().map(|t| &t.name))
-            }),
-            nullable("other_name", Type::String, "in the second", |row| json!(row.theirs.as_ref().map(|t| &t.name))),
-            nullable("dtype", Type::String, "its dtype in the first file", |row| dtype(row.ours.as_ref())),
-            nullable("other_dtype", Type::String, "in the second", |row| dtype(row.theirs.as_ref())),
-            nullable("shape", DIMS, "its shape in the first file", |row| shape(row.ours.as_ref())),
-            nullable("other_shape", DIMS, "in the second", |row| shape(row.theirs.as_ref())),
-            nullable("elements", Type::Integer, "how many values were compared", |row| of(row, |d| json!(d.elements))),
-            nullable("changed", Type::Integer, "how many are further apart than is tolerated", |row| {
-                of(row, |d| json!(d.changed))
-            }),
-            nullable("max_abs", Type::Number, "the largest difference", |row| of(row, |d| json::number(d.max_abs))),
-            nullable(
-                "max_rel",
-                Type::Number,
-                "the largest one over the second file's value, infinite where that is 0",
-                |row| of(row, |d| json::number(d.max_rel)),
-            ),
-            nullable("rms", Type::Number, "the root of the mean square of the differences", |row| {
-                of(row, |d| json::number(d.rms()))
-            }),
-            nullable("furthest", DIMS, "the index of the value that is furthest apart", |row| {
-                let at = distance(row).and_then(|d| d.worst).zip(row.ours.as_ref());
-                json!(at.and_then(|(worst, ours)| ours.shape.index(worst.element as usize).ok()))
-            }),
-            optional("message", Type::String, "why it was not compared", |row| match &row.change {
-                Change::Unread(why) => json!(why),
-                _ => Value::Null,
-            }),
-        ]
-    }
-}
-
-fn dtype(tensor: Option<&Tensor>) -> Value {
-    json!(tensor.and_then(|tensor| tensor.dtype).map(DType::name))
-}
-
-fn shape(tensor: Option<&Tensor>) -> Value {
-    json!(tensor.map(|tensor| tensor.shape.dims()))
 }

@@ -5,12 +5,12 @@ mod remedy;
 use std::path::Path;
 use std::{fmt, fs, io};
 
-use blob_io::{Entry, Error, Existing, Fault, Limit, Reason, Remedy};
-use serde_json::{Value, json};
+pub(crate) use blob_convert::report::problem::{Problem, help};
+use blob_io::{Error, Reason};
+use serde_json::Value;
 
-use crate::json::{self, Field, Fields, Type, field, nullable};
+use crate::json;
 use crate::nearest::nearest;
-use crate::units;
 
 /// What helps where layers are in some phases of the net only.
 pub(crate) const TESTED_NET: &str = "name the net as it is used after training: --net deploy.prototxt";
@@ -39,72 +39,6 @@ impl Status {
     }
 }
 
-/// A problem: text for people, and fields for programs.
-#[derive(Clone, Debug)]
-pub(crate) struct Problem {
-    pub(crate) reason: Reason,
-    /// The file concerned, if any.
-    pub(crate) file: Option<String>,
-    /// The array or layer concerned, if known: `array "conv1/0"`.
-    pub(crate) subject: Option<String>,
-    /// The byte offset in the file, if known.
-    pub(crate) offset: Option<u64>,
-    pub(crate) message: String,
-    pub(crate) help: Option<String>,
-    /// The library's remedy, for which each command has its own words: see [`Failure::for_command`].
-    remedy: Option<Remedy>,
-    /// Whether the command's own JSON contains the problem, so that no extra line is printed.
-    pub(crate) is_in_json: bool,
-}
-
-impl Problem {
-    fn new(reason: Reason, message: impl Into<String>) -> Box<Self> {
-        Box::new(Self {
-            reason,
-            file: None,
-            subject: None,
-            offset: None,
-            message: message.into(),
-            help: None,
-            remedy: None,
-            is_in_json: false,
-        })
-    }
-
-    /// A tensor that was not compared with the counterpart.
-    pub(crate) fn unread(name: &str, why: &str) -> Self {
-        *Self::new(Reason::Unread, format!("{name:?} was not compared: {why}"))
-    }
-
-    /// The fault of an entry of an open file.
-    pub(crate) fn of_fault(file: &str, entry: &Entry, fault: &Fault) -> Self {
-        let subject = format!("array {:?}", entry.name());
-        Self {
-            reason: fault.reason(),
-            file: Some(file.to_owned()),
-            offset: Some(fault.offset()),
-            message: format!("{file}: {subject}: {fault}"),
-            subject: Some(subject),
-            help: help_of_fault(fault).map(str::to_owned),
-            remedy: None,
-            is_in_json: false,
-        }
-    }
-}
-
-/// The field `error` of an object.
-impl Fields for Problem {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("reason", Type::String, "why, as a stable code", |p| json!(p.reason.as_str())),
-            nullable("subject", Type::String, "the array or layer concerned, in words", |p| json!(p.subject)),
-            nullable("offset", Type::Integer, "the byte where it breaks", |p| json!(p.offset)),
-            field("message", Type::String, "why, in words", |p| json!(p.message)),
-            nullable("help", Type::String, "what can be done about it", |p| json!(p.help)),
-        ]
-    }
-}
-
 /// Why a command stopped.
 #[derive(Clone, Debug)]
 pub(crate) enum Failure {
@@ -121,17 +55,17 @@ pub(crate) enum Failure {
 impl Failure {
     /// The request is invalid, or does not apply to this file.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self::Trouble(Problem::new(Reason::Usage, message))
+        Self::Trouble(Box::new(Problem::new(Reason::Usage, message)))
     }
 
     /// Nothing in the file matches the request.
     pub(crate) fn no(message: impl Into<String>) -> Self {
-        Self::No(Problem::new(Reason::NoMatch, message))
+        Self::No(Box::new(Problem::new(Reason::NoMatch, message)))
     }
 
     /// A signal stopped the work.
     pub(crate) fn interrupted() -> Self {
-        Self::Interrupted(Problem::new(Reason::Interrupted, "interrupted"))
+        Self::Interrupted(Box::new(Problem::new(Reason::Interrupted, "interrupted")))
     }
 
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
@@ -202,45 +136,13 @@ impl From<Error> for Failure {
     fn from(e: Error) -> Self {
         match &e {
             Error::Interrupted => Self::interrupted(),
-            _ => Self::Trouble(Box::new(Problem::from(&e))),
+            _ => {
+                let problem = Problem::from(&e);
+                let help = missing(&e).or(problem.help);
+                Self::Trouble(Box::new(Problem { help, ..problem }))
+            }
         }
     }
-}
-
-impl From<&Error> for Problem {
-    fn from(e: &Error) -> Self {
-        Self {
-            reason: e.reason(),
-            file: e.file().map(str::to_owned),
-            subject: e.subject().map(str::to_owned),
-            offset: e.offset(),
-            message: match e {
-                Error::Exists { target: Existing::Disk, .. } => format!("{e}; --force writes on it"),
-                Error::Exists { target: Existing::Different, .. } => e.to_string(),
-                Error::Exists { target: Existing::Folder, .. } => {
-                    format!("{e}; --force replaces it where its arrays are as they were written")
-                }
-                Error::Exists { .. } => format!("{e}; --force replaces it"),
-                _ => e.to_string(),
-            },
-            help: salvage(e).or_else(|| missing(e)).or_else(|| help(e).map(str::to_owned)),
-            remedy: remedy::of_error(e),
-            is_in_json: false,
-        }
-    }
-}
-
-/// Help for a file that breaks off behind whole arrays.
-fn salvage(e: &Error) -> Option<String> {
-    if matches!(e, Error::LimitExceeded { .. }) {
-        return None;
-    }
-    let arrays = match e.intact()? {
-        0 => return None,
-        1 => "the array".to_owned(),
-        several => format!("the {}", units::plural(several as u64, "array")),
-    };
-    Some(format!("--salvage takes {arrays} before it"))
 }
 
 /// Help for a file that is not there: one beside it with a similar name, or how to find one.
@@ -264,32 +166,6 @@ fn missing(e: &Error) -> Option<String> {
     })
 }
 
-/// Help for an error, with the tool's option if there is one.
-pub(crate) fn help(e: &Error) -> Option<&'static str> {
-    match e {
-        Error::NotTensors { reason: Reason::Unknown, .. } => {
-            Some("`blob formats` lists the formats; --from names one for a file that hides it")
-        }
-        Error::NotTensors { reason: Reason::Directory, .. } => {
-            Some("`blob ls -r` lists the files in a folder; blob reads as one file what `blob convert -o DIR/` wrote")
-        }
-        Error::Several { is_stream: true, .. } => Some("name it with --member"),
-        Error::Exists { target: Existing::Different, .. } => {
-            Some("remove it, or put \"if_exists\": \"replace\" into the target of the recipe")
-        }
-        _ => e.fault().and_then(help_of_fault).or_else(|| e.help()),
-    }
-}
-
-fn help_of_fault(fault: &Fault) -> Option<&'static str> {
-    match fault.limit() {
-        Some(Limit::Alloc) => Some("raise the limit with --max-alloc if you trust the file"),
-        Some(Limit::Arrays) => Some("raise the limit with --max-arrays if you trust the file"),
-        Some(Limit::Spool) => Some("raise the limit with --max-spool if the temporary folder has room for it"),
-        _ => fault.help(),
-    }
-}
-
 /// An error from writing to standard output.
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
@@ -297,7 +173,7 @@ impl From<io::Error> for Failure {
             io::ErrorKind::BrokenPipe => Self::ReaderGone,
             _ => {
                 let message = format!("cannot write to standard output: {e}");
-                Self::Trouble(Problem::new(Reason::Io, message))
+                Self::Trouble(Box::new(Problem::new(Reason::Io, message)))
             }
         }
     }

@@ -139,12 +139,3 @@ impl Fields for Folded<'_> {
         own.into_iter().chain(written_fields()).collect()
     }
 }
-
-impl Fields for Refusal {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("layer", Type::String, "the layer's name", |r| json!(r.layer)),
-            field("reason", Type::String, "why, in words", |r| json!(r.reason)),
-        ]
-    }
-}

@@ -31,27 +31,30 @@ impl Document for Formats {
 
 impl Fields for Formats {
     fn fields() -> Vec<Field<Self>> {
-        vec![field("formats", Type::Array(&Type::Object(properties::<Format>)), "each format", |_| {
-            Format::ALL.iter().map(json::value).collect()
+        vec![field("formats", Type::Array(&Type::Object(properties::<Row>)), "each format", |_| {
+            Format::ALL.iter().map(|format| json::value(&Row(*format))).collect()
         })]
     }
 }
 
-impl Fields for Format {
+/// A format.
+struct Row(Format);
+
+impl Fields for Row {
     fn fields() -> Vec<Field<Self>> {
         vec![
-            field("name", Type::String, "its short name, for --from and --to", |f| json!(f.name())),
-            field("title", Type::String, "what it is", |f| json!(f.title())),
-            field("extensions", STRINGS, "the extensions of its files", |f| json!(f.extensions())),
+            field("name", Type::String, "its short name, for --from and --to", |f| json!(f.0.name())),
+            field("title", Type::String, "what it is", |f| json!(f.0.title())),
+            field("extensions", STRINGS, "the extensions of its files", |f| json!(f.0.extensions())),
             field("read", Type::Boolean, "whether it is read", |_| json!(true)),
             field(
                 "write",
                 Type::Boolean,
                 "whether it is written from tensors alone; a NeoML net and an ONNX model are with --into",
-                |f| json!(is_written(*f)),
+                |f| json!(is_written(f.0)),
             ),
             field("tested_against", Type::String, "the programs whose files were read, and that read ours", |f| {
-                json!(tested_against(*f))
+                json!(tested_against(f.0))
             }),
         ]
     }

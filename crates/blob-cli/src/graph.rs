@@ -14,7 +14,7 @@ use crate::args::onnx::inputs;
 use crate::context::Context;
 use crate::escape::escape_field;
 use crate::failure::{Failure, Status};
-use crate::json::{self, DIMS, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
+use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
@@ -227,16 +227,6 @@ impl Fields for Row<'_> {
             nullable("multiply_adds", Type::Integer, "how many it needs; `null` where they are not counted", |r| {
                 json!(r.multiply_adds)
             }),
-        ]
-    }
-}
-
-impl Fields for net::Value {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, "the value's name in the graph", |value| json!(value.name)),
-            field("dtype", Type::String, "the element type", |value| json!(value.dtype.name())),
-            field("shape", DIMS, "its extents; 0 where only a run knows", |value| json!(value.shape)),
         ]
     }
 }

@@ -7,19 +7,17 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::time::Instant;
 
-use blob_core::Shape;
-use blob_io::{Checkpoint, Entry, Sparse};
-use serde_json::{Value, json};
+pub(crate) use blob_convert::report::list::List;
+use blob_convert::report::list::{Listed, dtype_word};
+use blob_io::{Checkpoint, Entry};
+use serde_json::Value;
 
 use crate::args::Ls;
 use crate::context::Context;
 use crate::escape::{escape_field, escape_message};
-use crate::failure::{Failure, Problem, Status};
+use crate::failure::{Failure, Status};
 use crate::info::bytes_read;
-use crate::json::{
-    self, DIALECT, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, STRINGS, Type, field,
-    nullable, optional, properties, streamed,
-};
+use crate::json::{Line, Ordered};
 use crate::open::open_to_list;
 use crate::output::signals;
 use crate::output::width::wrap;
@@ -28,8 +26,6 @@ use crate::render::table::{Column, LAST, Table};
 use crate::render::{Render, tree};
 use crate::select::{select, sort};
 use crate::units;
-
-const KINDS: &[&str] = &["data", "diff", "values", "indices", "indptr", "none"];
 
 pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let selection = &args.selection;
@@ -56,46 +52,43 @@ fn list(
 ) -> Result<Status, Failure> {
     sort(&mut chosen, &args.order, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
-    context.print(List { args, checkpoint, chosen: &chosen, seconds, error: Value::Null })?;
+    context.print(Shown { args, list: List { checkpoint, chosen: &chosen, error: Value::Null }, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     let status = context.broken(checkpoint.name(), entries);
     checkpoint.whole()?;
     Ok(status)
 }
 
-/// The chosen tensors of a file, and the seconds of the reading.
-pub(crate) struct List<'a> {
+/// The list as printed, and the seconds of the reading.
+struct Shown<'a> {
     args: &'a Ls,
-    checkpoint: &'a Checkpoint,
-    chosen: &'a [usize],
+    list: List<'a>,
     seconds: f64,
-    /// The error that ended the list early, as JSON.
-    error: Value,
 }
 
-impl Render for List<'_> {
+impl Render for Shown<'_> {
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
-        let mut line = Line::begin(out, &self)?;
-        let done = self.listed().try_for_each(|listed| {
+        let mut line = Line::begin(out, &self.list)?;
+        let done = self.list.listed().try_for_each(|listed| {
             signals::check()?;
             Ok(line.push(out, &Ordered(&listed))?)
         });
-        self.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
-        line.advance(out, &self)?;
+        self.list.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
+        line.advance(out, &self.list)?;
         done.map_err(Failure::in_json)
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
         if self.args.recursive {
-            writeln!(out, "{}", terminal.strong(terminal.name(self.checkpoint.name())))?;
+            writeln!(out, "{}", terminal.strong(terminal.name(self.list.checkpoint.name())))?;
         }
         if self.args.tree {
-            tree::print(self.checkpoint, self.chosen, terminal, out)?
+            tree::print(self.list.checkpoint, self.list.chosen, terminal, out)?
         } else {
             self.table(terminal, out)?
         }
-        let summary = summary(self.checkpoint, self.chosen, self.seconds);
+        let summary = summary(self.list.checkpoint, self.list.chosen, self.seconds);
         for line in wrap(&summary, terminal.width.unwrap_or(usize::MAX)) {
             writeln!(out, "{line}")?;
         }
@@ -108,7 +101,7 @@ impl Render for List<'_> {
     /// The fields are documented in the help of `ls` and stay stable.
     fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         if self.args.tree {
-            return tree::print(self.checkpoint, self.chosen, &context.terminal, out);
+            return tree::print(self.list.checkpoint, self.list.chosen, &context.terminal, out);
         }
         // These lines do not depend on the locale; --ascii affects only the names.
         let escaped = |text| escape_field(text, context.global.ascii);
@@ -116,13 +109,13 @@ impl Render for List<'_> {
         let file = self.args.recursive.then_some("file");
         let long = long.iter().filter(|_| self.args.long);
         let columns: Vec<&str> = file.iter().chain(&short).chain(long).copied().collect();
-        for listed in self.listed() {
+        for listed in self.list.listed() {
             context.header(out, &columns)?;
             let entry = listed.entry;
             let (name, shape) = (escaped(entry.name()), listed.array(ascii_shape));
             let offset = entry.offset().map_or("-".to_owned(), |offset| offset.to_string());
             if self.args.recursive {
-                write!(out, "{}\t", escaped(self.checkpoint.name()))?;
+                write!(out, "{}\t", escaped(self.list.checkpoint.name()))?;
             }
             write!(out, "{name}\t{}\t{shape}\t{}\t{offset}", dtype_word(entry), entry.byte_len())?;
             if self.args.long {
@@ -136,14 +129,9 @@ impl Render for List<'_> {
     }
 }
 
-impl List<'_> {
-    fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
-        let (file, entries) = (self.checkpoint.name(), self.checkpoint.entries());
-        self.chosen.iter().map(move |index| Listed { file, index: *index, entry: &entries[*index] })
-    }
-
+impl Shown<'_> {
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
-        let has_types = self.chosen.iter().any(|i| self.checkpoint.entries()[*i].layer_type().is_some());
+        let has_types = self.list.chosen.iter().any(|i| self.list.checkpoint.entries()[*i].layer_type().is_some());
         let mut columns = vec![
             Column::right("#").of(|l: &Listed<'_>, _| l.index.to_string()),
             Column::name("NAME", 24).of(|l, terminal| terminal.name(l.entry.name()).into_owned()),
@@ -167,24 +155,11 @@ impl List<'_> {
             ]);
         }
         let mut table = Table::new(terminal, columns)
-            .named(|each| self.listed().for_each(|listed| each(&terminal.name(listed.entry.name()))));
-        for listed in self.listed() {
+            .named(|each| self.list.listed().for_each(|listed| each(&terminal.name(listed.entry.name()))));
+        for listed in self.list.listed() {
             table.row(out, &listed)?;
         }
         Ok(table.finish(out)?)
-    }
-}
-
-fn is_readable(entry: &Entry) -> bool {
-    (entry.dtype().is_some() || entry.foreign_dtype().is_some()) && entry.fault().is_none()
-}
-
-fn dtype_word(entry: &Entry) -> &str {
-    match (entry.fault(), entry.dtype()) {
-        (Some(_), _) if entry.unread().is_some() => "unread",
-        (Some(_), _) => "error",
-        (None, Some(dtype)) => dtype.name(),
-        (None, None) => entry.foreign_dtype().unwrap_or("none"),
     }
 }
 
@@ -215,91 +190,4 @@ fn summary(checkpoint: &Checkpoint, chosen: &[usize], seconds: f64) -> String {
         units::bytes(checkpoint.file_len()),
         units::seconds(seconds)
     )
-}
-
-impl Document for List<'_> {
-    const SCHEMA: &'static str = "blob.ls/1";
-    const COMMAND: &'static str = "blob ls --json FILE [PATTERN...]";
-    const DESCRIPTION: &'static str = "the tensors of a file, from its headers";
-
-    fn sources(&self) -> Vec<&Checkpoint> {
-        vec![self.checkpoint]
-    }
-}
-
-impl Fields for List<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("file", Type::String, FILE, |l| json!(l.checkpoint.name())),
-            field("format", Type::String, FORMAT, |l| json!(l.checkpoint.format().name())),
-            field("dialect", Type::String, DIALECT, |l| json!(l.checkpoint.dialect())),
-            field("file_bytes", Type::Integer, "the file's size", |l| json!(l.checkpoint.file_len())),
-            field("tensors_in_file", Type::Integer, "how many there are, chosen or not", |l| {
-                json!(l.checkpoint.entries().len())
-            }),
-            field("warnings", STRINGS, "what is odd about the file as a whole", |l| {
-                l.checkpoint.warnings().iter().map(ToString::to_string).collect()
-            }),
-            streamed("tensors", Type::Array(&Type::Object(properties::<Listed<'_>>)), "the tensors that were chosen"),
-            field("bytes_read", Type::Integer, "how much of it was read so far", |l| json!(bytes_read(l.checkpoint))),
-            nullable("error", Type::Object(properties::<Problem>), "why the list ends too early", |l| l.error.clone()),
-        ]
-    }
-}
-
-/// One tensor. An absent array has no dtype; a broken one has no dtype either, and an error.
-struct Listed<'a> {
-    file: &'a str,
-    index: usize,
-    entry: &'a Entry,
-}
-
-impl Listed<'_> {
-    /// A property of the tensor's shape; `-` if there is no readable array.
-    fn array(&self, fact: impl Fn(&Shape) -> String) -> String {
-        if is_readable(self.entry) { fact(self.entry.shape()) } else { "-".to_owned() }
-    }
-}
-
-impl Fields for Listed<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("index", Type::Integer, "its place in the file: `#3`", |l| json!(l.index)),
-            field("name", Type::String, NAME, |l| json!(l.entry.name())),
-            field("kind", Type::Enum(KINDS), "what it is", |l| json!(l.entry.kind().name())),
-            nullable("layer_type", Type::String, "the type of its layer, where it has one", |l| {
-                json!(l.entry.layer_type())
-            }),
-            field("position", Type::Integer, "the place of its layer or record", |l| json!(l.entry.position())),
-            nullable("dtype", Type::String, DTYPE, |l| json!(is_readable(l.entry).then(|| dtype_word(l.entry)))),
-            nullable("shape", DIMS, "its shape; `null` without an array that can be read", |l| {
-                json!(is_readable(l.entry).then(|| l.entry.shape().dims()))
-            }),
-            field("elements", Type::Integer, "how many values", |l| {
-                json!(if is_readable(l.entry) { l.entry.shape().count() } else { 0 })
-            }),
-            field("bytes", Type::Integer, "how many bytes once loaded", |l| json!(l.entry.byte_len())),
-            nullable("offset", Type::Integer, "where its bytes begin in the file", |l| json!(l.entry.offset())),
-            field("pieces", Type::Integer, "in how many runs of bytes it lies; 0 where it is compressed", |l| {
-                json!(l.entry.segments().len())
-            }),
-            optional("sparse", Type::Object(properties::<Sparse>), "the sparse array that it is a part of", |l| {
-                l.entry.sparse().map_or(Value::Null, json::value)
-            }),
-            field("warnings", STRINGS, "what is odd about it", |l| l.entry.warnings().map(|w| w.to_string()).collect()),
-            nullable("error", Type::Object(properties::<Problem>), "why it cannot be read", |l| {
-                l.entry.fault().map_or(Value::Null, |f| json::value(&Problem::of_fault(l.file, l.entry, f)))
-            }),
-        ]
-    }
-}
-
-impl Fields for Sparse {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("kind", Type::Enum(&["row_sparse", "csr"]), "how it is stored", |s| json!(s.kind.name())),
-            field("name", Type::String, "the whole array's name", |s| json!(*s.name)),
-            field("shape", DIMS, "its dense shape", |s| json!(s.shape.dims())),
-        ]
-    }
 }

@@ -96,7 +96,7 @@ fn object(fields: &[Property]) -> Value {
     let properties: Map<String, Value> = fields
         .iter()
         .map(|field| {
-            let mut schema = field.ty.as_json();
+            let mut schema = field.ty.schema();
             if field.presence == Presence::Nullable {
                 schema = json!({"anyOf": [schema, {"type": "null"}]});
             }
@@ -113,8 +113,19 @@ fn object(fields: &[Property]) -> Value {
     })
 }
 
-impl Type {
-    fn as_json(self) -> Value {
+/// A type in the forms of a schema.
+trait Described: Sized {
+    fn schema(self) -> Value;
+
+    /// The type in words, for the Markdown.
+    fn words(self) -> String;
+
+    /// The fields of a nested object, with the path to each; the second list is not empty if there are two types.
+    fn nested(self) -> Option<(&'static str, Vec<Property>, Vec<Property>)>;
+}
+
+impl Described for Type {
+    fn schema(self) -> Value {
         match self {
             Self::String => json!({"type": "string"}),
             Self::Integer => json!({"type": "integer"}),
@@ -123,8 +134,8 @@ impl Type {
             }),
             Self::Boolean => json!({"type": "boolean"}),
             Self::Enum(words) => json!({"enum": words}),
-            Self::Array(of) => json!({"type": "array", "items": of.as_json()}),
-            Self::Map(of) => json!({"type": "object", "additionalProperties": of.as_json()}),
+            Self::Array(of) => json!({"type": "array", "items": of.schema()}),
+            Self::Map(of) => json!({"type": "object", "additionalProperties": of.schema()}),
             Self::Object(properties) => object(&properties()),
             Self::Foreign => json!({"type": "object"}),
             Self::Either(one, other) => json!({"anyOf": [object(&one()), object(&other())]}),
@@ -133,7 +144,6 @@ impl Type {
         }
     }
 
-    /// The type in words, for the Markdown.
     fn words(self) -> String {
         match self {
             Self::String => "string".to_owned(),
@@ -151,7 +161,6 @@ impl Type {
         }
     }
 
-    /// The fields of a nested object, with the path to each; the second list is not empty if there are two types.
     fn nested(self) -> Option<(&'static str, Vec<Property>, Vec<Property>)> {
         match self {
             Self::Object(fields) => Some((".", fields(), Vec::new())),

@@ -39,6 +39,9 @@ mod planned;
 mod receipt;
 pub mod recipe;
 pub mod regroup;
+#[cfg(feature = "report")]
+#[doc(hidden)]
+pub mod report;
 mod rounded;
 mod runs;
 mod several;

@@ -130,20 +130,6 @@ impl Fields for Outcome {
     }
 }
 
-impl Fields for Claim {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, "the source's name without its folder", |c| json!(c.name)),
-            field("bytes", Type::Integer, "the source's size", |c| json!(c.bytes)),
-            field("blake3", Type::String, "the source's BLAKE3", |c| json!(c.blake3)),
-            nullable("recipe", Type::String, "a digest of the recipe and of each file that it reads", |c| {
-                json!(c.recipe)
-            }),
-            field("tool", Type::String, "the tool that wrote the output", |c| json!(c.tool)),
-        ]
-    }
-}
-
 /// A line for programs, and in a dry run one for people.
 impl Render for &Outcome {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {

@@ -14,7 +14,7 @@ use super::model::note_model;
 use super::said::{Changes, asked, changes_field, is_among, notices, of_arrays, warnings};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::json::{self, Document, FILE, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
+use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, optional, properties};
 use crate::output::written::{Writes, Written, written_fields};
 use crate::output::{Out, Terminal};
 use crate::render::Text;
@@ -103,16 +103,6 @@ impl Fields for Converted<'_> {
             }),
         ];
         own.into_iter().chain(written_fields()).collect()
-    }
-}
-
-impl Fields for LeftOut {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, NAME, |l| json!(l.name)),
-            field("reason", Type::String, "why, in words", |l| json!(l.reason)),
-            field("asked", Type::Boolean, "whether an option asks for it", |l| json!(l.is_asked)),
-        ]
     }
 }
 

@@ -4,11 +4,9 @@ use std::path::Path;
 
 use blob_convert::Plan;
 use blob_core::DType;
-use blob_io::onnx::{Dim, Model, Value};
-use serde_json::json;
+use blob_io::onnx::{Dim, Value};
 
 use crate::context::Context;
-use crate::json::{self, Field, Fields, Type, field, properties};
 use crate::output::sink::is_stdout;
 use crate::units;
 
@@ -67,44 +65,4 @@ fn shape(value: &Value) -> String {
         Dim::Name(name) => name.clone(),
     };
     value.shape.iter().map(extent).collect::<Vec<_>>().join("x")
-}
-
-impl Fields for Model {
-    fn fields() -> Vec<Field<Self>> {
-        const VALUES: Type = Type::Array(&Type::Object(properties::<Value>));
-        vec![
-            field("opset", Type::Integer, "the version of ONNX's operators", |model| json!(model.opset)),
-            field("ir", Type::Integer, "the version of ONNX's format", |model| json!(model.ir_version)),
-            field("nodes", Type::Integer, "how many nodes the graph has, constants too", |model| {
-                json!(model.node_count())
-            }),
-            field("inputs", VALUES, "the values that a caller gives", |model| {
-                model.inputs.iter().map(json::value).collect()
-            }),
-            field("outputs", VALUES, "the values that a caller gets", |model| {
-                model.outputs.iter().map(json::value).collect()
-            }),
-        ]
-    }
-}
-
-impl Fields for Value {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, "the value's name", |value| json!(value.name)),
-            field("dtype", Type::String, "the element type", |value| json!(value.dtype.name())),
-            field(
-                "shape",
-                json::STRINGS,
-                "the extents as texts: a number, or the name of one that a caller chooses",
-                |value| {
-                    let extent = |dim: &Dim| match dim {
-                        Dim::Size(extent) => extent.to_string(),
-                        Dim::Name(name) => name.clone(),
-                    };
-                    json!(value.shape.iter().map(extent).collect::<Vec<_>>())
-                },
-            ),
-        ]
-    }
 }

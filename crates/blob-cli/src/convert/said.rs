@@ -4,13 +4,11 @@
 use std::collections::BTreeMap;
 
 use blob_convert::change::{Effect, Group};
-use blob_convert::transform::NetOrigin;
 use blob_io::words::listed;
 use blob_io::{Checkpoint, Warning};
-use serde_json::json;
 
 use crate::context::Context;
-use crate::json::{self, Field, Fields, STRINGS, Type, field, nullable, optional, properties};
+use crate::json::{self, Field, Type, field, properties};
 use crate::units;
 
 /// At most this many warnings about the source are printed one by one.
@@ -89,31 +87,4 @@ pub(crate) fn changes_field<T: Changes>() -> Field<T> {
     field("changes", Type::Array(&Type::Object(properties::<Group>)), "what was changed, one item a kind", |of: &T| {
         of.changes().iter().map(json::value).collect()
     })
-}
-
-impl Fields for Group {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("kind", Type::String, "the kind of change, such as `name-lost`", |g| json!(g.change.effect.name())),
-            field("message", Type::String, "the change in words", |g| json!(g.to_string())),
-            field("asked", Type::Boolean, "whether an option asks for it", |g| json!(g.change.is_asked)),
-            field("loss", Type::Boolean, "whether --strict refuses it", |g| json!(g.change.is_loss())),
-            field("tensors", STRINGS, "the tensors that it is about; none where it is about the whole file", |g| {
-                json!(g.tensors)
-            }),
-            optional("values", Type::Integer, "how many of their values are lost", |g| json!(g.values)),
-        ]
-    }
-}
-
-impl Fields for NetOrigin {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("from", Type::String, "how it was found: option, beside, file", |net| json!(net.from)),
-            field("name", Type::String, "the name of its file", |net| json!(net.name)),
-            nullable("blake3", Type::String, "the BLAKE3 of its file; not where the weights describe it", |net| {
-                json!(net.blake3)
-            }),
-        ]
-    }
 }

@@ -2,24 +2,11 @@
 //!
 //! The one place for it. Whether a command has an option is asked of clap, so no help names an option in vain.
 
-use blob_io::{Error, Reason, Remedy};
+use blob_io::Remedy;
 use clap::{Command, CommandFactory};
 
 use super::TESTED_NET;
 use crate::args::Args;
-
-/// The library's remedy for an error.
-pub(super) fn of_error(error: &Error) -> Option<Remedy> {
-    match error {
-        Error::Misfit { remedy, .. } => *remedy,
-        Error::Unsupported { .. } => Some(Remedy::SkipUnsupported),
-        // An array of a kind that is not read; the walk over the file went on behind the array.
-        Error::Malformed { subject: Some(_), fault, intact: None, .. } => {
-            (fault.reason() == Reason::Unsupported).then_some(Remedy::SkipUnsupported)
-        }
-        _ => None,
-    }
-}
 
 /// A way out.
 struct Way {

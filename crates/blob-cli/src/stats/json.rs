@@ -1,6 +1,8 @@
 //! `blob.stats/1`: the statistics as JSON, one object a tensor or a channel, streamed.
 
-use blob_convert::stats::{Binned, Measured};
+pub(crate) use blob_convert::report::stats::Bins;
+use blob_convert::report::stats::Measurement;
+use blob_convert::stats::Measured;
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
@@ -8,8 +10,8 @@ use serde_json::{Value, json};
 use super::{Rows, SkipReason, skip_reason};
 use crate::failure::{Failure, Problem};
 use crate::json::{
-    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, Type, field, nullable, number,
-    optional, properties, streamed,
+    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, Type, field, nullable, properties,
+    streamed,
 };
 use crate::output::Out;
 
@@ -33,7 +35,7 @@ impl Document for Statistics<'_> {
 
 impl Fields for Statistics<'_> {
     fn fields() -> Vec<Field<Self>> {
-        let row = &Type::Either(properties::<Row<'_>>, properties::<Unmeasured<'_>>);
+        let row = &Type::Either(properties::<Measurement<'_>>, properties::<Unmeasured<'_>>);
         vec![
             field("file", Type::String, FILE, |s| json!(s.checkpoint.name())),
             field("format", Type::String, FORMAT, |s| json!(s.checkpoint.format().name())),
@@ -47,82 +49,6 @@ impl Fields for Statistics<'_> {
             nullable("error", Type::Object(properties::<Problem>), "what stopped the work before its end", |s| {
                 s.stopped.clone()
             }),
-        ]
-    }
-}
-
-/// The statistics of a tensor or of a channel.
-struct Row<'a> {
-    entry: &'a Entry,
-    place: usize,
-    channel: Option<usize>,
-    measured: Measured,
-}
-
-impl Fields for Row<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("name", Type::String, NAME, |r| json!(r.entry.name())),
-            field("index", Type::Integer, "its place in the file: `#3`", |r| json!(r.place)),
-            field("dtype", Type::String, "the element type", |r| json!(r.entry.dtype().map(DType::name))),
-            field("shape", DIMS, "the whole tensor's shape", |r| json!(r.entry.shape().dims())),
-            optional("channel", Type::Integer, "the index on the axis of --per-channel", |r| json!(r.channel)),
-            field("count", Type::Integer, "values, NaN and Inf among them", |r| json!(r.measured.stats.count)),
-            nullable("min", Type::Number, "the smallest value but NaN; exact for integers", |r| {
-                r.exact(r.measured.stats.min.map(|s| (s.to_string(), s.as_f64())))
-            }),
-            nullable("max", Type::Number, "the largest one", |r| {
-                r.exact(r.measured.stats.max.map(|s| (s.to_string(), s.as_f64())))
-            }),
-            nullable("mean", Type::Number, "the mean of the finite values", |r| {
-                json!(r.measured.stats.mean.map(number))
-            }),
-            nullable("std", Type::Number, "their standard deviation, the population's", |r| {
-                json!(r.measured.stats.std.map(number))
-            }),
-            field("l1", Type::Number, "the sum of their magnitudes", |r| number(r.measured.stats.l1)),
-            field("l2", Type::Number, "the root of the sum of their squares", |r| number(r.measured.stats.l2)),
-            field("zeros", Type::Integer, "how many are 0", |r| json!(r.measured.stats.zeros)),
-            field("nan", Type::Integer, "how many are NaN", |r| json!(r.measured.stats.nan)),
-            field("inf", Type::Integer, "how many are infinite", |r| json!(r.measured.stats.inf)),
-            optional("histogram", Type::Object(properties::<Bins<'_>>), "with --hist, where a value is finite", |r| {
-                Bins::of(&r.measured)
-            }),
-        ]
-    }
-}
-
-impl Row<'_> {
-    /// A minimum or maximum; an integer exactly, not rounded through f64.
-    fn exact(&self, extreme: Option<(String, f64)>) -> Value {
-        let is_float = self.entry.dtype().is_some_and(DType::is_float);
-        extreme.map_or(Value::Null, |(text, value)| {
-            if is_float { number(value) } else { serde_json::from_str(&text).unwrap_or(Value::Null) }
-        })
-    }
-}
-
-/// A histogram, and the number of values outside all bins.
-pub(crate) struct Bins<'a> {
-    bins: &'a Binned,
-    left_out: u64,
-}
-
-impl Bins<'_> {
-    /// The histogram as JSON; null if there is none.
-    pub(crate) fn of(measured: &Measured) -> Value {
-        let left_out = measured.stats.nan + measured.stats.inf;
-        measured.histogram.as_ref().map_or(Value::Null, |bins| json::value(&Bins { bins, left_out }))
-    }
-}
-
-impl Fields for Bins<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("min", Type::Number, "the smallest finite value", |b| number(b.bins.min)),
-            field("max", Type::Number, "the largest one", |b| number(b.bins.max)),
-            field("counts", DIMS, "values in bins of one width between the two", |b| json!(b.bins.counts)),
-            field("left_out", Type::Integer, "values that are NaN or Inf, in no bin", |b| json!(b.left_out)),
         ]
     }
 }
@@ -189,7 +115,7 @@ impl<'a, 'o> JsonRows<'a, 'o> {
 impl Rows for JsonRows<'_, '_> {
     fn add(&mut self, place: usize, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
         let entry = &self.statistics.checkpoint.entries()[place];
-        Ok(self.line.push(self.out, &Ordered(&Row { entry, place, channel, measured }))?)
+        Ok(self.line.push(self.out, &Ordered(&Measurement { entry, place, channel, measured }))?)
     }
 
     fn fail(&mut self, place: usize, problem: &Problem) -> Result<(), Failure> {

@@ -146,17 +146,6 @@ impl Fields for Verdict<'_> {
     }
 }
 
-impl Fields for Redone {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("transform", Type::String, "its name", |r| json!(r.transform)),
-            field("tensors", Type::Integer, "how many tensors get other values", |r| json!(r.tensors)),
-            field("first", STRINGS, "the first of them, as the other file calls them", |r| json!(r.named)),
-            field("said_by", Type::String, "what says that it is right, in words", |r| json!(r.said_by)),
-        ]
-    }
-}
-
 /// The report on one file in progress.
 pub(super) struct Report<'a> {
     context: &'a Context,

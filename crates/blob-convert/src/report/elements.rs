@@ -10,16 +10,16 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Reader};
 use half::{bf16, f16};
 
-use crate::slice::Row;
+use super::slice::Row;
 
 /// The bytes of one read if the elements are not adjacent.
 const WINDOW: usize = 64 << 10;
 
 /// The number of elements formatted at once.
-pub(crate) const PIECE: usize = 64 << 10;
+pub const PIECE: usize = 64 << 10;
 
 /// One tensor's elements, by index in row-major order.
-pub(crate) struct Elements<'a> {
+pub struct Elements<'a> {
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
     dtype: DType,
@@ -35,7 +35,7 @@ pub(crate) struct Elements<'a> {
 impl<'a> Elements<'a> {
     /// # Errors
     /// The entry cannot be loaded.
-    pub(crate) fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
+    pub fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
         let dtype = checkpoint.array(entry)?.dtype;
         let is_direct = entry.is_plain() && !entry.segments().is_empty();
         let mut end = 0;
@@ -54,12 +54,12 @@ impl<'a> Elements<'a> {
         })
     }
 
-    pub(crate) fn dtype(&self) -> DType {
+    pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// Appends a row's elements to `out` as little-endian bytes, in the row's order.
-    pub(crate) fn fetch(&mut self, row: Row, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn fetch(&mut self, row: Row, out: &mut Vec<u8>) -> Result<(), Error> {
         let size = self.dtype.size();
         if row.step == 1 {
             return self.range(row.start as u64, row.len, out);
@@ -86,7 +86,7 @@ impl<'a> Elements<'a> {
 
     /// Formats rows as CSV: a table has one line per row, any other tensor one line per value. Calls `take` with each
     /// piece of text and the number of bytes read for it.
-    pub(crate) fn csv<E: From<Error>>(
+    pub fn csv<E: From<Error>>(
         &mut self,
         rows: impl Iterator<Item = Row>,
         is_table: bool,
@@ -186,7 +186,7 @@ impl<'a> Elements<'a> {
 
 /// One element's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
     Int(i64),
     Uint(u64),
     /// f32; also f16 and bf16, which f32 represents exactly.
@@ -197,7 +197,7 @@ pub(crate) enum Value {
 
 impl Value {
     /// Reads one element, whose bytes are little-endian.
-    pub(crate) fn read(dtype: DType, bytes: &[u8]) -> Self {
+    pub fn read(dtype: DType, bytes: &[u8]) -> Self {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);
         let bits = u64::from_le_bytes(word);
@@ -217,7 +217,7 @@ impl Value {
     }
 
     /// The value of a float.
-    pub(crate) fn as_float(self) -> Option<f64> {
+    pub fn as_float(self) -> Option<f64> {
         match self {
             Self::Single(x) => Some(f64::from(x)),
             Self::Double(x) => Some(x),
@@ -227,7 +227,7 @@ impl Value {
 
     /// Appends the shortest text that parses back to the same value. NaN and infinity are `nan`, `inf` and `-inf`; if
     /// `quotes` is not empty, JSON's names within quotes.
-    pub(crate) fn write(self, text: &mut String, quotes: &str) {
+    pub fn write(self, text: &mut String, quotes: &str) {
         // Writing to a String cannot fail.
         let _ = match self {
             Self::Int(x) => write!(text, "{x}"),

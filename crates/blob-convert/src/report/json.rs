@@ -12,7 +12,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value};
 
 /// A JSON document, which a command prints as one line.
-pub(crate) trait Document: Fields {
+pub trait Document: Fields {
     const SCHEMA: &'static str;
     /// The command that prints the document.
     const COMMAND: &'static str;
@@ -26,7 +26,7 @@ pub(crate) trait Document: Fields {
 }
 
 /// The field that every document about files has where one breaks off.
-pub(crate) const SALVAGED: Property = Property {
+pub const SALVAGED: Property = Property {
     name: "salvaged",
     ty: Type::String,
     presence: Presence::Optional,
@@ -34,30 +34,30 @@ pub(crate) const SALVAGED: Property = Property {
 };
 
 /// A JSON object.
-pub(crate) trait Fields: Sized {
+pub trait Fields: Sized {
     /// The fields in the order of printing.
     fn fields() -> Vec<Field<Self>>;
 }
 
 /// One field of the JSON object for a `T`.
-pub(crate) struct Field<T> {
-    pub(crate) property: Property,
+pub struct Field<T> {
+    pub property: Property,
     /// `None` if the command streams the value itself.
     get: Option<fn(&T) -> Value>,
 }
 
 /// A field's name, type and meaning.
 #[derive(Clone, Copy)]
-pub(crate) struct Property {
-    pub(crate) name: &'static str,
-    pub(crate) ty: Type,
-    pub(crate) presence: Presence,
-    pub(crate) description: &'static str,
+pub struct Property {
+    pub name: &'static str,
+    pub ty: Type,
+    pub presence: Presence,
+    pub description: &'static str,
 }
 
 /// Whether a field always has a value.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Presence {
+pub enum Presence {
     Always,
     /// The value may be `null`.
     Nullable,
@@ -67,7 +67,7 @@ pub(crate) enum Presence {
 
 /// The type of a value.
 #[derive(Clone, Copy)]
-pub(crate) enum Type {
+pub enum Type {
     String,
     Integer,
     /// A number, or `"NaN"`, `"Infinity"`, `"-Infinity"`.
@@ -86,34 +86,34 @@ pub(crate) enum Type {
     Nested,
 }
 
-pub(crate) const STRINGS: Type = Type::Array(&Type::String);
+pub const STRINGS: Type = Type::Array(&Type::String);
 /// A shape.
-pub(crate) const DIMS: Type = Type::Array(&Type::Integer);
+pub const DIMS: Type = Type::Array(&Type::Integer);
 
 /// Descriptions of fields that several commands share.
-pub(crate) const FILE: &str = "the file as it was named; `standard input` for `-`";
-pub(crate) const FORMAT: &str = "the format's short name: `blob formats`";
-pub(crate) const DIALECT: &str = "its generation in words, empty where there is one";
-pub(crate) const NAME: &str = "the tensor's name, unique in the file";
-pub(crate) const DTYPE: &str = "the element type; `null` without one";
+pub const FILE: &str = "the file as it was named; `standard input` for `-`";
+pub const FORMAT: &str = "the format's short name: `blob formats`";
+pub const DIALECT: &str = "its generation in words, empty where there is one";
+pub const NAME: &str = "the tensor's name, unique in the file";
+pub const DTYPE: &str = "the element type; `null` without one";
 
 /// A field that always has a value.
-pub(crate) fn field<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
+pub fn field<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
     Field { property: Property { name, ty, presence: Presence::Always, description }, get: Some(get) }
 }
 
 /// A field whose value may be null.
-pub(crate) fn nullable<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
+pub fn nullable<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
     Field { property: Property { name, ty, presence: Presence::Nullable, description }, get: Some(get) }
 }
 
 /// A field that is left out where null.
-pub(crate) fn optional<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
+pub fn optional<T>(name: &'static str, ty: Type, description: &'static str, get: fn(&T) -> Value) -> Field<T> {
     Field { property: Property { name, ty, presence: Presence::Optional, description }, get: Some(get) }
 }
 
 /// A field whose value is streamed.
-pub(crate) fn streamed<T>(name: &'static str, ty: Type, description: &'static str) -> Field<T> {
+pub fn streamed<T>(name: &'static str, ty: Type, description: &'static str) -> Field<T> {
     Field { property: Property { name, ty, presence: Presence::Always, description }, get: None }
 }
 
@@ -126,19 +126,19 @@ impl<T> Field<T> {
 }
 
 /// The properties of a JSON object, in the order of printing.
-pub(crate) fn properties<T: Fields>() -> Vec<Property> {
+pub fn properties<T: Fields>() -> Vec<Property> {
     T::fields().into_iter().map(|field| field.property).collect()
 }
 
 /// An object as a `Value`, whose keys are sorted. [`Ordered`] keeps the order.
-pub(crate) fn value<T: Fields>(of: &T) -> Value {
+pub fn value<T: Fields>(of: &T) -> Value {
     let fields = T::fields().into_iter();
     let values = fields.filter_map(|field| Some((field.property.name.to_owned(), field.value(of)?)));
     Value::Object(values.collect::<Map<_, _>>())
 }
 
 /// Serializes an object with the fields in the order of [`Fields::fields`].
-pub(crate) struct Ordered<'a, T>(pub(crate) &'a T);
+pub struct Ordered<'a, T>(pub &'a T);
 
 impl<T: Fields> Serialize for Ordered<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -153,18 +153,18 @@ impl<T: Fields> Serialize for Ordered<'_, T> {
 }
 
 /// Writes a document that has no streamed values.
-pub(crate) fn line<T: Document>(out: &mut dyn Write, value: &T) -> io::Result<()> {
+pub fn line<T: Document>(out: &mut dyn Write, value: &T) -> io::Result<()> {
     Line::begin(out, value).map(drop)
 }
 
 /// Writes any value as a line.
-pub(crate) fn plain_line(out: &mut dyn Write, value: &Value) -> io::Result<()> {
+pub fn plain_line(out: &mut dyn Write, value: &Value) -> io::Result<()> {
     write_value(out, value)?;
     out.write_all(b"\n")
 }
 
 /// A line that has been written up to a streamed value. Even after an error, [`Line::advance`] must complete it.
-pub(crate) struct Line<T> {
+pub struct Line<T> {
     fields: vec::IntoIter<Field<T>>,
     /// Whether the streamed value is an array, and whether that has no items yet.
     is_array: bool,
@@ -173,7 +173,7 @@ pub(crate) struct Line<T> {
 
 impl<T: Document> Line<T> {
     /// Writes the line up to the first streamed value.
-    pub(crate) fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
+    pub fn begin(out: &mut dyn Write, value: &T) -> io::Result<Self> {
         write!(out, "{{\"schema\":\"{}\"", T::SCHEMA)?;
         let salvaged: Vec<String> =
             value.sources().iter().filter_map(|file| Some(file.salvaged()?.to_string())).collect();
@@ -185,7 +185,7 @@ impl<T: Document> Line<T> {
     }
 
     /// Writes an item of the streamed array.
-    pub(crate) fn push(&mut self, out: &mut dyn Write, item: &impl Serialize) -> io::Result<()> {
+    pub fn push(&mut self, out: &mut dyn Write, item: &impl Serialize) -> io::Result<()> {
         if !std::mem::take(&mut self.is_empty) {
             out.write_all(b",")?;
         }
@@ -193,7 +193,7 @@ impl<T: Document> Line<T> {
     }
 
     /// Writes the line up to the next streamed value, or to the end.
-    pub(crate) fn advance(mut self, out: &mut dyn Write, value: &T) -> io::Result<Self> {
+    pub fn advance(mut self, out: &mut dyn Write, value: &T) -> io::Result<Self> {
         if self.is_array {
             out.write_all(b"]")?;
         }
@@ -220,7 +220,7 @@ fn write_value(out: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
 }
 
 /// A JSON number; values that JSON cannot represent become strings: "Infinity", "-Infinity", "NaN".
-pub(crate) fn number(value: f64) -> Value {
+pub fn number(value: f64) -> Value {
     match serde_json::Number::from_f64(value) {
         Some(number) => Value::Number(number),
         None if value.is_nan() => "NaN".into(),

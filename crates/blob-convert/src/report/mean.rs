@@ -1,8 +1,9 @@
 //! The means of a mean image's channels, as for `mean_value` of a net's `transform_param`.
 
-use blob_convert::Silent;
-use blob_convert::stats::measure_channels;
 use blob_io::{Checkpoint, Format};
+
+use crate::stats::measure_channels;
+use crate::watch::Silent;
 
 /// The bytes of the largest mean image that is read.
 const LARGEST_IMAGE: u64 = 64 << 20;

@@ -4,23 +4,23 @@
 
 /// A strided view of a row-major tensor. Offsets and strides are counted in elements, not in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct View {
+pub struct View {
     /// The view's shape: an axis taken at one index is gone.
-    pub(crate) dims: Vec<usize>,
+    pub dims: Vec<usize>,
     /// The stride of each axis.
-    pub(crate) strides: Vec<i64>,
+    pub strides: Vec<i64>,
     /// The first element, if there is one.
-    pub(crate) start: i64,
+    pub start: i64,
 }
 
 impl View {
     /// The whole tensor.
-    pub(crate) fn whole(dims: &[usize]) -> Self {
+    pub fn whole(dims: &[usize]) -> Self {
         Self { dims: dims.to_vec(), strides: strides(dims), start: 0 }
     }
 
     /// Parses a slice of a tensor of shape `dims`.
-    pub(crate) fn parse(text: &str, dims: &[usize]) -> Result<Self, String> {
+    pub fn parse(text: &str, dims: &[usize]) -> Result<Self, String> {
         let items: Vec<Item> = match text.trim() {
             "" => Vec::new(),
             text => text.split(',').map(|part| Item::parse(part.trim())).collect::<Result<_, _>>()?,
@@ -69,12 +69,12 @@ impl View {
     }
 
     /// The number of elements.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.dims.iter().product()
     }
 
     /// The rows of the first `n` elements.
-    pub(crate) fn head(&self, n: usize) -> impl Iterator<Item = Row> + '_ {
+    pub fn head(&self, n: usize) -> impl Iterator<Item = Row> + '_ {
         self.rows().scan(n, |remaining, mut row| {
             row.len = row.len.min(*remaining);
             *remaining -= row.len;
@@ -83,7 +83,7 @@ impl View {
     }
 
     /// The rows of the corners: `edge` indices from each end of every axis.
-    pub(crate) fn corners(&self, edge: usize) -> Vec<Row> {
+    pub fn corners(&self, edge: usize) -> Vec<Row> {
         let mut starts = vec![self.start];
         let Some((last, outer)) = self.dims.split_last() else {
             return self.rows().collect();
@@ -105,7 +105,7 @@ impl View {
     }
 
     /// The rows of the last axis, in row-major order. A view without axes is one row of one element.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         let (outer, len, step) = match self.dims.split_last() {
             Some((last, outer)) => (outer, *last, self.strides[outer.len()]),
             None => (&[][..], 1, 1),
@@ -123,7 +123,7 @@ impl View {
 }
 
 /// The first and last `edge` indices of an axis. Without `edge`, or on a shorter axis, all of them and an empty range.
-pub(crate) fn head_and_tail(extent: usize, edge: Option<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+pub fn head_and_tail(extent: usize, edge: Option<usize>) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     match edge {
         Some(edge) if extent > 2 * edge => (0..edge, extent - edge..extent),
         _ => (0..extent, extent..extent),
@@ -132,16 +132,16 @@ pub(crate) fn head_and_tail(extent: usize, edge: Option<usize>) -> (std::ops::Ra
 
 /// Elements at a constant stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row {
-    pub(crate) start: i64,
-    pub(crate) step: i64,
-    pub(crate) len: usize,
+pub struct Row {
+    pub start: i64,
+    pub step: i64,
+    pub len: usize,
 }
 
 impl Row {
     /// Splits the row into parts of at most `most` elements, each with whether no other follows. An empty row has no
     /// parts.
-    pub(crate) fn parts(self, most: usize) -> impl Iterator<Item = (Row, bool)> {
+    pub fn parts(self, most: usize) -> impl Iterator<Item = (Row, bool)> {
         (0..self.len).step_by(most.max(1)).map(move |done| {
             let len = most.max(1).min(self.len - done);
             let start = self.start + done as i64 * self.step;
