@@ -8,8 +8,8 @@ use blob_core::{DType, Shape};
 use blob_io::onnx::{Initializer, Node};
 
 use crate::names::Names;
-use crate::onnx::{Make, Need};
-use crate::site::Operand;
+use crate::need::{Make, Need};
+use crate::operand::Operand;
 use crate::unsupported::Refusal;
 
 /// The bytes of all constants of a model; the prior boxes of the largest SSD nets have a megabyte.

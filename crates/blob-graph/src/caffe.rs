@@ -16,85 +16,42 @@ mod window;
 
 use blob_io::net::Layer;
 
-use crate::row::Kind;
-#[cfg(test)]
-use crate::row::Row;
+use crate::row::{Kind, Row, lists};
 
 /// Layers that bring data into a net.
-const INPUTS: &[&str] =
-    &["Input", "Data", "AnnotatedData", "DummyData", "HDF5Data", "ImageData", "MemoryData", "VideoData", "WindowData"];
+const INPUTS: &str = "Input Data AnnotatedData DummyData HDF5Data ImageData MemoryData VideoData WindowData";
 
 /// The layer that reads a value, so that the value is no output of the net.
 pub(crate) const SILENCE: &str = "Silence";
 
 /// Layers that only training and testing need.
-const TRAINING: &[&str] = &[
-    "Accuracy",
-    "ContrastiveLoss",
-    "DetectionEvaluate",
-    "EuclideanLoss",
-    "HDF5Output",
-    "HingeLoss",
-    "InfogainLoss",
-    "MultiBoxLoss",
-    "MultinomialLogisticLoss",
-    "SigmoidCrossEntropyLoss",
-    SILENCE,
-    "SmoothL1Loss",
-    "SoftmaxWithLoss",
-];
+const TRAINING: &str = "Accuracy ContrastiveLoss DetectionEvaluate EuclideanLoss HDF5Output HingeLoss InfogainLoss \
+     MultiBoxLoss MultinomialLogisticLoss SigmoidCrossEntropyLoss Silence SmoothL1Loss SoftmaxWithLoss";
 
 /// Settings that change nothing in inference: rates of learning, conditions, the choice between equal implementations.
 /// A text that ends in a dot begins the path of a message.
-const IGNORED: &[&str] = &[
-    "param",
-    "param.",
-    "include.",
-    "exclude.",
-    "phase",
-    "loss_weight",
-    "propagate_down",
-    "blobs_lr",
-    "weight_decay",
-    "blob_share_mode",
-    "blobs.",
-    "transform_param.",
-    "loss_param.",
-];
+const IGNORED: &str = "param param. include. exclude. phase loss_weight propagate_down blobs_lr weight_decay \
+     blob_share_mode blobs. transform_param. loss_param.";
 
 /// The last part of settings that change nothing in inference, in whatever message.
-const IGNORED_FIELDS: &[&str] = &["engine", "force_nd_im2col", "stable_prod_grad", "moving_average_fraction"];
+const IGNORED_FIELDS: &str = "engine force_nd_im2col stable_prod_grad moving_average_fraction";
 
 /// The settings of V0's layers, with the places that they have had since V1.
-const V0: &[(&str, &str)] = &[
-    ("num_output", "num_output"),
-    ("biasterm", "bias_term"),
-    ("pad", "pad"),
-    ("kernelsize", "kernel_size"),
-    ("group", "group"),
-    ("stride", "stride"),
-    ("pool", "pool"),
-    ("dropout_ratio", "dropout_ratio"),
-    ("local_size", "local_size"),
-    ("alpha", "alpha"),
-    ("beta", "beta"),
-    ("k", "k"),
-    ("concat_dim", "concat_dim"),
-];
+const V0: &str = "num_output biasterm=bias_term pad kernelsize=kernel_size group stride pool dropout_ratio \
+     local_size alpha beta k concat_dim";
 
 /// The part that a layer of this type has.
 pub(crate) fn kind(type_name: &str) -> Kind {
-    if INPUTS.contains(&type_name) {
+    if lists(INPUTS, type_name) {
         return Kind::Input;
     }
-    if TRAINING.contains(&type_name) {
+    if lists(TRAINING, type_name) {
         return Kind::Training;
     }
-    rows::TABLE.iter().find(|row| row.types.contains(&type_name)).map_or(Kind::Unknown, Kind::Known)
+    rows::TABLE.iter().find(|row| lists(row.types, type_name)).map_or(Kind::Unknown, Kind::Known)
 }
 
 /// All rows.
-#[cfg(test)]
 pub(crate) fn table() -> &'static [Row] {
     rows::TABLE
 }
@@ -102,14 +59,20 @@ pub(crate) fn table() -> &'static [Row] {
 /// The settings of a layer that inference may need, by the paths that they have since V1.
 pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> {
     let message = match kind(&layer.type_name) {
-        Kind::Known(row) => row.messages.first().copied().unwrap_or_default(),
+        Kind::Known(row) => row.messages.split_whitespace().next().unwrap_or_default(),
         _ => "",
     };
     layer.attributes().filter(|(path, _)| !is_ignored(path)).map(move |(path, text)| {
-        let v0 = path.strip_prefix("layer.").and_then(|name| V0.iter().find(|(old, _)| *old == name));
-        let path = v0.map_or_else(|| path.to_owned(), |(_, name)| format!("{message}.{name}"));
+        let v0 = path.strip_prefix("layer.").and_then(since_v1);
+        let path = v0.map_or_else(|| path.to_owned(), |name| format!("{message}.{name}"));
         (path, text.to_owned())
     })
+}
+
+/// The name since V1 of a setting of V0's.
+fn since_v1(name: &str) -> Option<&'static str> {
+    let pairs = V0.split_whitespace().map(|word| word.split_once('=').unwrap_or((word, word)));
+    pairs.into_iter().find(|(old, _)| *old == name).map(|(_, name)| name)
 }
 
 /// The settings of a layer of data that change the values of an input before the net sees them. Before V2 they stood
@@ -123,9 +86,9 @@ pub(crate) fn preparation(layer: &Layer) -> impl Iterator<Item = (String, String
 
 fn is_ignored(path: &str) -> bool {
     let path = path.strip_prefix("layer.").unwrap_or(path);
-    let is_message = |known: &&str| known.ends_with('.') && path.starts_with(*known);
+    let is_message = |known: &str| known.ends_with('.') && path.starts_with(known);
     let field = path.rsplit('.').next().unwrap_or(path);
-    IGNORED.iter().any(|known| *known == path || is_message(known))
-        || IGNORED_FIELDS.contains(&field)
+    IGNORED.split_whitespace().any(|known| known == path || is_message(known))
+        || lists(IGNORED_FIELDS, field)
         || path.split('.').rev().skip(1).any(|message| message.ends_with("filler"))
 }

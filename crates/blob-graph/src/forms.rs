@@ -5,7 +5,9 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::site::{Operand, Site, ints, shown};
+use crate::need::Make;
+use crate::operand::{Operand, count, shown};
+use crate::site::{Site, ints};
 use crate::unsupported::Refusal;
 
 /// ONNX's number of the element type `FLOAT`.
@@ -177,6 +179,69 @@ pub(crate) fn along(site: &mut Site<'_>, op_type: &str, x: &Operand, axis: usize
     unary(site, op_type, x, vec![("axis", Attribute::Int(axis as i64))])
 }
 
+/// The sum of all inputs, which have one shape.
+pub(crate) fn sum(site: &mut Site<'_>, inputs: &[Operand]) -> Result<Operand, Refusal> {
+    let [first, rest @ ..] = inputs else { return Err(Refusal::shape("no input")) };
+    let op_type = match rest.len() {
+        0 => return Ok(first.clone()),
+        1 => "Add",
+        _ => "Sum",
+    };
+    let inputs: Vec<&Operand> = inputs.iter().collect();
+    site.op(op_type, &inputs, vec![], first.shape.clone())
+}
+
+/// Each axis repeated so many times.
+pub(crate) fn tiled(site: &mut Site<'_>, x: &Operand, repeats: &[u64]) -> Result<Operand, Refusal> {
+    let shape = x.shape.iter().zip(repeats).map(|(extent, repeat)| extent.saturating_mul(*repeat)).collect();
+    let repeats: Vec<i64> = repeats.iter().map(|repeat| *repeat as i64).collect();
+    let repeats = site.ints_of(&repeats)?;
+    site.op("Tile", &[x, &repeats], vec![], shape)
+}
+
+/// Over the square root of the sum of squares along some axes and eps: a vector of zeros stays.
+pub(crate) fn over_norm(site: &mut Site<'_>, x: &Operand, axes: &[usize], eps: f32) -> Result<Operand, Refusal> {
+    let sum = reduced(site, "ReduceSumSquare", x, axes, true)?;
+    let raised = with(site, "Add", sum, eps, 0.0)?;
+    let norm = unary(site, "Sqrt", &raised, vec![])?;
+    site.op("Div", &[x, &norm], vec![], x.shape.clone())
+}
+
+/// Minus the mean along some axes.
+pub(crate) fn centred(site: &mut Site<'_>, x: &Operand, axes: &[usize]) -> Result<Operand, Refusal> {
+    let mean = reduced(site, "ReduceMean", x, axes, true)?;
+    site.op("Sub", &[x, &mean], vec![], x.shape.clone())
+}
+
+/// The mean of the squares along some axes.
+pub(crate) fn mean_square(site: &mut Site<'_>, x: &Operand, axes: &[usize]) -> Result<Operand, Refusal> {
+    let squares = site.op("Mul", &[x, x], vec![], x.shape.clone())?;
+    reduced(site, "ReduceMean", &squares, axes, true)
+}
+
+/// By the squares of an odd number of neighbours across channels; Caffe, MXNet and ONNX divide alpha by the number.
+pub(crate) fn lrn(
+    site: &mut Site<'_>,
+    x: &Operand,
+    size: u64,
+    [alpha, beta, bias]: [f32; 3],
+) -> Result<Operand, Refusal> {
+    let floats = [("alpha", alpha), ("beta", beta), ("bias", bias)];
+    let floats = floats.into_iter().map(|(name, number)| (name, Attribute::Float(number)));
+    unary(site, "LRN", x, std::iter::once(("size", Attribute::Int(size as i64))).chain(floats).collect())
+}
+
+/// A slope for each channel, or one for all.
+pub(crate) fn prelu(site: &mut Site<'_>, x: &Operand, is_shared: bool) -> Result<Operand, Refusal> {
+    site.rank(x, 2..=8)?;
+    let mut shape = vec![1; x.shape.len() - 1];
+    if !is_shared {
+        shape[0] = x.shape[1];
+    }
+    let slope = site.weight(0, Make::Reshape(shape.clone()), &shape)?;
+    site.op("PRelu", &[x, &slope], vec![], x.shape.clone())
+}
+
 /// A sum, a mean, a maximum or another reduction of some axes.
 pub(crate) fn reduced(
     site: &mut Site<'_>,
@@ -199,7 +264,7 @@ pub(crate) fn reduced(
 
 /// All axes behind the first as one.
 pub(crate) fn flat(site: &mut Site<'_>, x: &Operand) -> Result<Operand, Refusal> {
-    let rest = crate::site::count(&x.shape[1..])?;
+    let rest = count(&x.shape[1..])?;
     if x.shape.len() == 2 {
         return Ok(x.clone());
     }

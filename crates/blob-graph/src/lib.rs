@@ -7,23 +7,44 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod body;
-mod caffe;
-mod forms;
-mod graph;
-mod mxnet;
+// From the ground: a module relies on those above it.
 mod names;
-mod onnx;
-mod row;
+mod need;
+mod node;
 mod shapes;
-mod site;
-mod tables;
-#[cfg(test)]
-mod tests;
+mod target;
 mod unsupported;
+
+mod operand;
+
+mod body;
+
+mod site;
+
+mod forms;
+mod row;
 mod window;
 
-pub use graph::{Dropped, Graph, Node, Prepared, Value};
-pub use onnx::{Make, Need, Ssd, Target, to_onnx};
+mod caffe;
+mod mxnet;
+
+mod graph;
+mod tables;
+
+mod check;
+mod lower;
+
+mod from_net;
+mod onnx;
+
+#[cfg(test)]
+mod tests;
+
+pub use graph::{Dropped, Graph, Prepared, Value};
+pub use need::{Make, Need};
+pub use node::Node;
+pub use onnx::to_onnx;
 pub use shapes::Shapes;
+pub use tables::{Operator, operators};
+pub use target::{Ssd, Target};
 pub use unsupported::{Problem, Reason, Unsupported};

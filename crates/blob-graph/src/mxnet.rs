@@ -16,37 +16,22 @@ mod window;
 
 use blob_io::net::Layer;
 
-use crate::row::Kind;
-#[cfg(test)]
-use crate::row::Row;
+use crate::row::{Kind, Row, lists};
 
-/// Attributes that change nothing in inference: the choice between equal implementations, devices, training.
-const IGNORED: &[&str] = &[
-    "workspace",
-    "cudnn_tune",
-    "cudnn_off",
-    "cudnn_algo_fwd",
-    "cudnn_algo_bwd_data",
-    "cudnn_algo_bwd_filter",
-    "ctx_group",
-    "lr_mult",
-    "wd_mult",
-    "force_mirroring",
-    "mirror_stage",
-    // How many inputs there are; the node lists them.
-    "num_args",
-];
+/// Attributes that change nothing in inference: the choice between equal implementations, devices, training, and how
+/// many inputs there are, which the node lists.
+const IGNORED: &str = "workspace cudnn_tune cudnn_off cudnn_algo_fwd cudnn_algo_bwd_data cudnn_algo_bwd_filter \
+     ctx_group lr_mult wd_mult force_mirroring mirror_stage num_args";
 
 /// The ends of attributes that change nothing in inference.
-const IGNORED_ENDS: &[&str] = &["_lr_mult", "_wd_mult"];
+const IGNORED_ENDS: &str = "_lr_mult _wd_mult";
 
 /// The part that a layer of this type has.
 pub(crate) fn kind(type_name: &str) -> Kind {
-    rows::TABLE.iter().find(|row| row.types.contains(&type_name)).map_or(Kind::Unknown, Kind::Known)
+    rows::TABLE.iter().find(|row| lists(row.types, type_name)).map_or(Kind::Unknown, Kind::Known)
 }
 
 /// All rows.
-#[cfg(test)]
 pub(crate) fn table() -> &'static [Row] {
     rows::TABLE
 }
@@ -54,7 +39,7 @@ pub(crate) fn table() -> &'static [Row] {
 /// The attributes of a layer that inference may need.
 pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> {
     let is_ignored = |name: &str| {
-        name.starts_with("__") || IGNORED.contains(&name) || IGNORED_ENDS.iter().any(|end| name.ends_with(end))
+        name.starts_with("__") || lists(IGNORED, name) || IGNORED_ENDS.split_whitespace().any(|end| name.ends_with(end))
     };
     let all = layer.attributes().filter(move |(name, _)| !is_ignored(name));
     all.map(|(name, text)| (name.to_owned(), text.to_owned()))

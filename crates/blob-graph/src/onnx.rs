@@ -7,74 +7,17 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use blob_io::onnx::{Dim, Initializer, Model, Node, Value};
 
 use crate::body::Body;
-use crate::graph::{Graph, Lowering};
+use crate::graph::Graph;
+use crate::lower::Lowering;
 use crate::names::Names;
-use crate::site::Operand;
+use crate::need::Need;
+use crate::node::Node as Layer;
+use crate::operand::Operand;
+use crate::target::{Ssd, Target};
 use crate::unsupported::{Problem, Reason, Unsupported};
 
 /// The name of the batch's extent, where that is left open.
 const BATCH: &str = "N";
-
-/// The form of the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// The version of ONNX's operators: 13 to 17, which the same nodes fit.
-    pub opset: i64,
-    /// The form of SSD's layers.
-    pub ssd: Ssd,
-    /// Whether the batch of the inputs is left to the model's user.
-    pub dynamic_batch: bool,
-}
-
-/// The form of SSD's `PriorBox` and `DetectionOutput`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Ssd {
-    /// ONNX's operators: the boxes are decoded, `NonMaxSuppression` chooses.
-    #[default]
-    Standard,
-    /// The nodes `PriorBox` and `DetectionOutput`, which OpenCV alone runs.
-    OpenCv,
-    /// The inputs of `DetectionOutput` are the model's outputs: locations, confidences, priors.
-    Raw,
-}
-
-/// A weight of the model, and where its values come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
-    /// The name of the initializer, whose shape and element type the model has.
-    pub initializer: String,
-    /// The source's tensor, by the name that `Layer::tensors` gives.
-    pub tensor: String,
-    /// How the values are made.
-    pub make: Make,
-}
-
-/// How an initializer's values are made of a tensor's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Make {
-    /// The values as they are, in order. The shape is the initializer's, from which the tensor's may differ by axes of
-    /// extent 1, as in files of 2014.
-    AsIs,
-    /// The values as they are, in order, in this shape.
-    Reshape(Vec<u64>),
-    /// As many ones: a gamma of MXNet's that is fixed. The transform is `fix-gamma`.
-    Ones,
-    /// A mean or a variance of Caffe's, divided by the factor that the layer's third tensor, of this name, has: the
-    /// transform `BatchNorm`. A factor of 0 makes zeros.
-    BatchNorm(String),
-    /// The gates of an LSTM along the first axis, from Caffe's order (input, forget, output, new) to ONNX's (input,
-    /// output, forget, new), and an axis of 1 before them.
-    LstmGates,
-    /// An LSTM's bias: the gates as for [`Make::LstmGates`], then as many zeros, which are ONNX's second bias.
-    LstmBias,
-}
-
-impl Default for Target {
-    fn default() -> Self {
-        Self { opset: 17, ssd: Ssd::default(), dynamic_batch: false }
-    }
-}
 
 /// The model of a graph, and its weights' sources, in the order of the model's stored initializers. The model's values
 /// have no bytes yet.
@@ -197,8 +140,7 @@ fn raw_outputs<'a>(
     operands: &'a [Option<Operand>],
 ) -> impl Iterator<Item = &'a Operand> {
     let is_raw = target.ssd == Ssd::Raw;
-    let finds =
-        |node: &crate::Node| ["DetectionOutput", "MultiBoxDetection"].iter().any(|end| node.type_name.ends_with(end));
+    let finds = |node: &Layer| ["DetectionOutput", "MultiBoxDetection"].iter().any(|end| node.type_name.ends_with(end));
     let nodes = graph.nodes().iter().filter(move |node| is_raw && finds(node));
     let read: BTreeSet<usize> = nodes.flat_map(|node| node.inputs.iter().copied()).collect();
     read.into_iter().filter_map(|value| operands[value].as_ref())

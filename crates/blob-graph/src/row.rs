@@ -1,7 +1,8 @@
 //! A row of the table of operators: the types, the parameters with their defaults, and the function that makes the
 //! operator's ONNX form with all shapes.
 
-use crate::site::{Operand, Site};
+use crate::operand::Operand;
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// As many inputs or outputs as a net may have.
@@ -10,12 +11,12 @@ pub(crate) const MANY: usize = 1 << 16;
 /// An operator of the source.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// The types of layers, the framework's first.
-    pub(crate) types: &'static [&'static str],
+    /// The types of layers, the framework's first: words.
+    pub(crate) types: &'static str,
     /// The messages that hold the parameters; any of them may. MXNet's operators have no messages.
-    pub(crate) messages: &'static [&'static str],
-    /// The parameters, each with the default; without one the default is an empty text.
-    pub(crate) parameters: &'static [(&'static str, &'static str)],
+    pub(crate) messages: &'static str,
+    /// The parameters, each with the default, as `NAME=DEFAULT`; without one, the default is an empty text.
+    pub(crate) parameters: &'static str,
     /// The fewest and the most inputs.
     pub(crate) bottoms: (usize, usize),
     /// The fewest and the most outputs.
@@ -44,9 +45,9 @@ pub(crate) enum Kind {
 impl Row {
     /// A row of an operator with one input and one output.
     pub(crate) const fn one(
-        types: &'static [&'static str],
-        messages: &'static [&'static str],
-        parameters: &'static [(&'static str, &'static str)],
+        types: &'static str,
+        messages: &'static str,
+        parameters: &'static str,
         lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
     ) -> Self {
         Self { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), read: MANY, mask: None, lower }
@@ -54,13 +55,13 @@ impl Row {
 
     /// The parameter at a path of a layer's settings.
     pub(crate) fn parameter(&self, path: &str) -> Option<&'static str> {
-        let own = |message: &&str| path.strip_prefix(*message)?.strip_prefix('.');
-        let name = if self.messages.is_empty() { path } else { self.messages.iter().find_map(own)? };
-        self.parameters.iter().map(|(known, _)| *known).find(|known| *known == name)
+        let own = |message: &str| path.strip_prefix(message)?.strip_prefix('.');
+        let name = if self.messages.is_empty() { path } else { self.messages.split_whitespace().find_map(own)? };
+        self.parameters.split_whitespace().filter_map(|word| word.split('=').next()).find(|known| *known == name)
     }
+}
 
-    pub(crate) fn default(&self, parameter: &str) -> &'static str {
-        let known = self.parameters.iter().find(|(known, _)| *known == parameter);
-        known.map_or("", |(_, default)| default)
-    }
+/// Whether a word is in a list of words.
+pub(crate) fn lists(words: &str, word: &str) -> bool {
+    words.split_whitespace().any(|own| own == word)
 }

@@ -1,6 +1,6 @@
 //! The place where one layer is lowered: its parameters, its inputs with shapes, and the way to add nodes and weights.
 //!
-//! Relies on `row` for the defaults and on `body` for the model so far. Knows no operator.
+//! Relies on `body` for the model so far. Knows no operator.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -10,51 +10,23 @@ use blob_core::DType;
 use blob_io::onnx::{Attribute, Node as OnnxNode};
 
 use crate::body::Body;
-use crate::graph::Node;
-use crate::onnx::{Make, Target};
+use crate::need::Make;
+use crate::node::Node;
+use crate::operand::{Operand, count, shown};
+use crate::target::Target;
 use crate::unsupported::Refusal;
-
-/// The largest number of elements of a value: Caffe's and MXNet's, whose counts are 32-bit integers.
-const MAX_ELEMENTS: u64 = i32::MAX as u64;
-
-/// A value in the model. An extent of 0 is one that only a run knows: how many boxes were found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Operand {
-    pub(crate) name: String,
-    pub(crate) shape: Vec<u64>,
-    pub(crate) dtype: DType,
-}
 
 /// One layer, and the model so far.
 #[derive(Debug)]
 pub(crate) struct Site<'a> {
     pub(crate) node: &'a Node,
+    /// The parameters of the layer's type, each with the default: words as `NAME` or `NAME=DEFAULT`.
+    pub(crate) parameters: &'static str,
     pub(crate) inputs: &'a [Operand],
     pub(crate) target: &'a Target,
     /// The known shapes of the source's tensors.
     pub(crate) stored: &'a BTreeMap<String, Vec<u64>>,
     pub(crate) body: &'a mut Body,
-}
-
-/// The axis from the left.
-pub(crate) fn canonical(axis: i64, shape: &[u64]) -> Result<usize, Refusal> {
-    let rank = shape.len() as i64;
-    let place = if axis < 0 { axis + rank } else { axis };
-    let place = usize::try_from(place).ok().filter(|place| *place < shape.len());
-    place.ok_or_else(|| Refusal::shape(format!("axis {axis} of {}", shown(shape))))
-}
-
-/// The number of elements, which fits.
-pub(crate) fn count(shape: &[u64]) -> Result<u64, Refusal> {
-    let product = shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent));
-    let product = product.filter(|product| *product <= MAX_ELEMENTS && shape.len() <= blob_core::MAX_AXES);
-    product.ok_or_else(|| Refusal::shape(format!("{} has more elements or axes than are supported", shown(shape))))
-}
-
-/// The shape for people.
-pub(crate) fn shown(shape: &[u64]) -> String {
-    let extents: Vec<String> = shape.iter().map(u64::to_string).collect();
-    if extents.is_empty() { "a scalar".to_owned() } else { extents.join("×") }
 }
 
 /// Caffe's and protobuf's numbers: decimal, hexadecimal or octal.
@@ -87,12 +59,18 @@ fn flag(text: &str) -> Option<bool> {
     }
 }
 
+/// A parameter's default; empty for one without.
+fn default(parameters: &'static str, name: &str) -> &'static str {
+    let pairs = parameters.split_whitespace().filter_map(|word| word.split_once('='));
+    pairs.into_iter().find(|(known, _)| *known == name).map_or("", |(_, default)| default)
+}
+
 /// Parameters.
 impl Site<'_> {
     /// The text of a parameter, or the default; empty for a parameter without either.
     pub(crate) fn text(&self, name: &str) -> &str {
         let stated = self.node.parameters.iter().find(|(known, _)| *known == name);
-        stated.map_or_else(|| self.node.row.default(name), |(_, text)| text)
+        stated.map_or_else(|| default(self.parameters, name), |(_, text)| text)
     }
 
     pub(crate) fn is_stated(&self, name: &str) -> bool {

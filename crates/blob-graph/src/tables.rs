@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use blob_io::net::{Framework, Layer, Net};
 
-use crate::row::Kind;
+use crate::row::{Kind, Row};
 use crate::{caffe, mxnet};
 
 /// The part that each layer of a net has; none for a layer that leads to no output.
@@ -40,4 +40,39 @@ pub(crate) fn settings(framework: Framework, layer: &Layer) -> Vec<(String, Stri
         Framework::Mxnet => mxnet::settings(layer).collect(),
         _ => caffe::settings(layer).collect(),
     }
+}
+
+/// An operator of a framework that has a form in ONNX.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Operator {
+    /// The types of layers, the framework's first.
+    pub types: Vec<&'static str>,
+    /// The messages of Caffe's that hold the parameters; any of them may.
+    pub messages: Vec<&'static str>,
+    /// The parameters, each with the default; an empty text where there is none.
+    pub parameters: Vec<(&'static str, &'static str)>,
+    /// The fewest and the most inputs.
+    pub inputs: (usize, usize),
+    /// The fewest and the most outputs.
+    pub outputs: (usize, usize),
+}
+
+impl Operator {
+    fn of(row: &'static Row) -> Self {
+        let pair = |word: &'static str| word.split_once('=').unwrap_or((word, ""));
+        Self {
+            types: row.types.split_whitespace().collect(),
+            messages: row.messages.split_whitespace().collect(),
+            parameters: row.parameters.split_whitespace().map(pair).collect(),
+            inputs: row.bottoms,
+            outputs: row.tops,
+        }
+    }
+}
+
+/// The operators of a framework that have a form in ONNX: a layer of any other type is refused.
+pub fn operators(framework: Framework) -> impl Iterator<Item = Operator> {
+    let table = if framework == Framework::Mxnet { mxnet::table() } else { caffe::table() };
+    table.iter().map(Operator::of)
 }

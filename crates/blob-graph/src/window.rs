@@ -5,8 +5,9 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::onnx::Make;
-use crate::site::{Operand, Site, count, ints, shown};
+use crate::need::Make;
+use crate::operand::{Operand, count, shown};
+use crate::site::{Site, ints};
 use crate::unsupported::Refusal;
 
 /// The most windows of an average that need factors.

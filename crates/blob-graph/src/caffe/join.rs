@@ -1,7 +1,8 @@
 //! Layers with several inputs or outputs: side by side, cut apart, combined value by value.
 
 use crate::forms::{self, with};
-use crate::site::{Operand, Site, canonical, shown};
+use crate::operand::{Operand, canonical, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::same_shape;
 
@@ -61,23 +62,19 @@ pub(super) fn eltwise(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     for (input, factor) in inputs.iter_mut().zip(factors) {
         *input = with(site, "Mul", input.clone(), factor, 1.0)?;
     }
-    let shape = inputs[0].shape.clone();
-    let inputs: Vec<&Operand> = inputs.iter().collect();
-    let result = match (operation, &inputs[..]) {
-        (_, [one]) => (*one).clone(),
-        (1, [_, _]) => site.op("Add", &inputs, vec![], shape)?,
-        (1, _) => site.op("Sum", &inputs, vec![], shape)?,
-        (2, _) => site.op("Max", &inputs, vec![], shape)?,
-        (_, [first, rest @ ..]) => {
-            let mut product = (*first).clone();
-            for other in rest {
-                product = site.op("Mul", &[&product, other], vec![], shape.clone())?;
-            }
-            product
-        }
-        (_, []) => return Err(Refusal::shape("no input")),
-    };
-    Ok(vec![result])
+    if operation == 1 {
+        return Ok(vec![forms::sum(site, &inputs)?]);
+    }
+    let [first, rest @ ..] = &inputs[..] else { return Err(Refusal::shape("no input")) };
+    if operation == 2 && !rest.is_empty() {
+        let inputs: Vec<&Operand> = inputs.iter().collect();
+        return Ok(vec![site.op("Max", &inputs, vec![], first.shape.clone())?]);
+    }
+    let mut product = first.clone();
+    for other in rest {
+        product = site.op("Mul", &[&product, other], vec![], first.shape.clone())?;
+    }
+    Ok(vec![product])
 }
 
 /// a · x + y, with a factor for each channel of each image.

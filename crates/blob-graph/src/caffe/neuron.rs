@@ -3,8 +3,8 @@
 use blob_io::onnx::Attribute;
 
 use crate::forms::{self, clipped, compared, with};
-use crate::onnx::Make;
-use crate::site::{Operand, Site, canonical};
+use crate::operand::{Operand, canonical};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// One node with one input.
@@ -46,17 +46,9 @@ pub(super) fn clip(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     Ok(vec![clipped(site, &x, least, most)?])
 }
 
-/// A slope for each channel, or one for all.
 pub(super) fn prelu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    let x = site.x();
-    site.rank(&x, 2..=8)?;
-    let mut shape = vec![1; x.shape.len() - 1];
-    if !site.flag("channel_shared")? {
-        shape[0] = x.shape[1];
-    }
-    let slope = site.weight(0, Make::Reshape(shape.clone()), &shape)?;
-    let shape = x.shape.clone();
-    Ok(vec![site.op("PRelu", &[&x, &slope], vec![], shape)?])
+    let (x, is_shared) = (site.x(), site.flag("channel_shared")?);
+    Ok(vec![forms::prelu(site, &x, is_shared)?])
 }
 
 pub(super) fn elu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {

@@ -2,9 +2,10 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::forms::with;
-use crate::onnx::Make;
-use crate::site::{Operand, Site, canonical, count, ints, shown};
+use crate::forms::{self, unary, with};
+use crate::need::Make;
+use crate::operand::{Operand, canonical, count, shown};
+use crate::site::{Site, ints};
 use crate::unsupported::Refusal;
 
 /// By the stored mean and variance, which Caffe divides by a factor.
@@ -133,13 +134,7 @@ pub(super) fn lrn(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     }
     let (alpha, beta, k) = (site.float("alpha")?, site.float("beta")?, site.float("k")?);
     if site.choice("norm_region", 0, &["ACROSS_CHANNELS", "WITHIN_CHANNEL"])? == 0 {
-        let attributes = vec![
-            ("size", Attribute::Int(size as i64)),
-            ("alpha", Attribute::Float(alpha)),
-            ("beta", Attribute::Float(beta)),
-            ("bias", Attribute::Float(k)),
-        ];
-        return Ok(vec![site.op("LRN", &[&x], attributes, x.shape.clone())?]);
+        return Ok(vec![forms::lrn(site, &x, size, [alpha, beta, k])?]);
     }
     let shape = || x.shape.clone();
     let squares = site.op("Mul", &[&x, &x], vec![], shape())?;
@@ -162,17 +157,13 @@ pub(super) fn mvn(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     site.rank(&x, 3..=5)?;
     let first = if site.flag("across_channels")? { 1 } else { 2 };
     let (divides, eps) = (site.flag("normalize_variance")?, site.float("eps")?);
-    let axes = || vec![("axes", ints(first..x.shape.len() as u64)), ("keepdims", Attribute::Int(1))];
-    let mut reduced = x.shape.clone();
-    reduced[first as usize..].fill(1);
-    let mean = site.op("ReduceMean", &[&x], axes(), reduced.clone())?;
-    let centred = site.op("Sub", &[&x, &mean], vec![], x.shape.clone())?;
+    let axes: Vec<usize> = (first..x.shape.len()).collect();
+    let centred = forms::centred(site, &x, &axes)?;
     if !divides {
         return Ok(vec![centred]);
     }
-    let squares = site.op("Mul", &[&centred, &centred], vec![], x.shape.clone())?;
-    let variance = site.op("ReduceMean", &[&squares], axes(), reduced.clone())?;
-    let deviation = site.op("Sqrt", &[&variance], vec![], reduced)?;
+    let variance = forms::mean_square(site, &centred, &axes)?;
+    let deviation = unary(site, "Sqrt", &variance, vec![])?;
     let divisor = with(site, "Add", deviation, eps, 0.0)?;
     Ok(vec![site.op("Div", &[&centred, &divisor], vec![], x.shape.clone())?])
 }
@@ -183,14 +174,8 @@ pub(super) fn normalize(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     site.rank(&x, 4..=4)?;
     let (is_whole, is_shared) = (site.flag("across_spatial")?, site.flag("channel_shared")?);
     let eps = site.float("eps")?;
-    let axes = if is_whole { ints(1..4) } else { ints([1]) };
-    let mut reduced = x.shape.clone();
-    reduced[1..if is_whole { 4 } else { 2 }].fill(1);
-    let attributes = vec![("axes", axes), ("keepdims", Attribute::Int(1))];
-    let sum = site.op("ReduceSumSquare", &[&x], attributes, reduced.clone())?;
-    let raised = with(site, "Add", sum, eps, 0.0)?;
-    let norm = site.op("Sqrt", &[&raised], vec![], reduced)?;
-    let divided = site.op("Div", &[&x, &norm], vec![], x.shape.clone())?;
+    let axes: Vec<usize> = if is_whole { (1..4).collect() } else { vec![1] };
+    let divided = forms::over_norm(site, &x, &axes, eps)?;
     let shape = if is_shared { vec![1; 4] } else { vec![1, x.shape[1], 1, 1] };
     count(&shape)?;
     let factor = site.weight(0, Make::Reshape(shape.clone()), &shape)?;

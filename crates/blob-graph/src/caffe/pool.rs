@@ -5,7 +5,8 @@
 use blob_core::DType;
 
 use super::window::window;
-use crate::site::{Operand, Site, shown};
+use crate::operand::{Operand, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::{Along, Pooling, Window};
 

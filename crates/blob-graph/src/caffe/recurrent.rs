@@ -3,8 +3,9 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::onnx::Make;
-use crate::site::{Operand, Site, count, shown};
+use crate::need::Make;
+use crate::operand::{Operand, count, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 pub(super) fn lstm(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {

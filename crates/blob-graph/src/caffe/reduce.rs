@@ -4,7 +4,8 @@ use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 use crate::forms::{FLOAT, reduced, with};
-use crate::site::{Operand, Site, canonical, count};
+use crate::operand::{Operand, canonical, count};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// All axes from one on become one value.

@@ -3,8 +3,9 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::forms::{bilinear, nearest};
-use crate::site::{Operand, Site, count, shown};
+use crate::forms::{Cut, bilinear, cut, nearest};
+use crate::operand::{Operand, count, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// DeepLab's and PSPNet's: bilinear, with corners on corners. A negative padding cuts the input.
@@ -19,15 +20,8 @@ pub(super) fn interp(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let [begin, end] = cuts;
     let (begin, end) = (begin?, end?);
     if begin + end > 0 {
-        let mut shape = x.shape.clone();
-        for extent in &mut shape[2..] {
-            let cut = extent.checked_sub(begin + end).filter(|cut| *cut > 0);
-            *extent = cut.ok_or_else(|| Refusal::shape(format!("{} cut by {begin} and {end}", shown(&x.shape))))?;
-        }
-        let starts = site.ints_of(&[begin as i64; 2])?;
-        let ends = site.ints_of(&[(begin + shape[2]) as i64, (begin + shape[3]) as i64])?;
-        let axes = site.ints_of(&[2, 3])?;
-        x = site.op("Slice", &[&x, &starts, &ends, &axes], vec![], shape)?;
+        let of = |axis: usize| Cut { axis, start: begin, end: x.shape[axis].saturating_sub(end) };
+        x = cut(site, &x, &[of(2), of(3)])?;
     }
     let (zoom, shrink) = (site.size("zoom_factor")?, site.size("shrink_factor")?);
     let mut shape = x.shape.clone();

@@ -2,8 +2,9 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::forms::transposed;
-use crate::site::{Operand, Site, canonical, count, shown};
+use crate::forms::{Cut, cut, tiled, transposed};
+use crate::operand::{Operand, canonical, count, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// 0 keeps an extent of the input, −1 follows from the others; `axis` and `num_axes` say which axes change.
@@ -72,11 +73,9 @@ pub(super) fn permute(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 pub(super) fn tile(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, tiles) = (site.x(), site.size("tiles")?);
     let axis = canonical(site.int("axis")?, &x.shape)?;
-    let (mut repeats, mut shape) = (vec![1; x.shape.len()], x.shape.clone());
-    repeats[axis] = tiles as i64;
-    shape[axis] = shape[axis].saturating_mul(tiles);
-    let repeats = site.ints_of(&repeats)?;
-    Ok(vec![site.op("Tile", &[&x, &repeats], vec![], shape)?])
+    let mut repeats = vec![1; x.shape.len()];
+    repeats[axis] = tiles;
+    Ok(vec![tiled(site, &x, &repeats)?])
 }
 
 /// The first input, cut to the second one's extents from an axis on.
@@ -93,19 +92,12 @@ pub(super) fn crop(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if like.shape.len() != x.shape.len() {
         return Err(Refusal::shape(format!("{} cut to {}", shown(&x.shape), shown(&like.shape))));
     }
-    let mut shape = x.shape.clone();
-    let mut ends = Vec::new();
-    for (axis, offset) in axes.clone().zip(&offsets) {
-        let end = u64::try_from(*offset).ok().and_then(|offset| offset.checked_add(like.shape[axis]));
-        if end.is_none_or(|end| end > x.shape[axis]) {
-            return Err(Refusal::shape(format!("{} cut to {} from {offset} on", shown(&x.shape), shown(&like.shape))));
-        }
-        shape[axis] = like.shape[axis];
-        ends.push(offset + like.shape[axis] as i64);
+    let mut cuts = Vec::new();
+    for (axis, offset) in axes.zip(&offsets) {
+        let start = u64::try_from(*offset).unwrap_or(u64::MAX);
+        cuts.push(Cut { axis, start, end: start.saturating_add(like.shape[axis]) });
     }
-    let axes: Vec<i64> = axes.map(|axis| axis as i64).collect();
-    let (starts, ends, axes) = (site.ints_of(&offsets)?, site.ints_of(&ends)?, site.ints_of(&axes)?);
-    Ok(vec![site.op("Slice", &[&x, &starts, &ends, &axes], vec![], shape)?])
+    Ok(vec![cut(site, &x, &cuts)?])
 }
 
 /// The channels of groups, taken in turn.

@@ -8,8 +8,9 @@ use blob_io::onnx::Attribute;
 
 pub(super) use detection::detection_output;
 
-use crate::onnx::Ssd;
-use crate::site::{Operand, Site, count};
+use crate::operand::{Operand, count};
+use crate::site::Site;
+use crate::target::Ssd;
 use crate::unsupported::Refusal;
 
 /// The most numbers of one layer's boxes; SSD512 has 200,000 in all.

@@ -3,7 +3,8 @@
 //!
 //! Shape rules are those of `BaseConvolutionLayer`, `DeconvolutionLayer` and `InnerProductLayer`.
 
-use crate::site::{Operand, Site, canonical};
+use crate::operand::{Operand, canonical};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::{Convolution, Window, inner};
 

@@ -2,9 +2,10 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::forms::{reduced, transposed, unary, with};
-use crate::onnx::Make;
-use crate::site::{Operand, Site, canonical};
+use crate::forms::{self, transposed, unary, with};
+use crate::need::Make;
+use crate::operand::{Operand, canonical};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// By the stored mean and variance; a gamma that is fixed counts as 1.
@@ -44,10 +45,8 @@ pub(super) fn instance_norm(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal
 pub(super) fn layer_norm(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, eps) = (site.x(), site.float("eps")?);
     let axis = canonical(site.int("axis")?, &x.shape)?;
-    let mean = reduced(site, "ReduceMean", &x, &[axis], true)?;
-    let centred = site.op("Sub", &[&x, &mean], vec![], x.shape.clone())?;
-    let squares = site.op("Mul", &[&centred, &centred], vec![], x.shape.clone())?;
-    let variance = reduced(site, "ReduceMean", &squares, &[axis], true)?;
+    let centred = forms::centred(site, &x, &[axis])?;
+    let variance = forms::mean_square(site, &centred, &[axis])?;
     let raised = with(site, "Add", variance, eps, 0.0)?;
     let deviation = unary(site, "Sqrt", &raised, vec![])?;
     let mut result = site.op("Div", &[&centred, &deviation], vec![], x.shape.clone())?;
@@ -73,24 +72,16 @@ pub(super) fn l2(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if axes.is_empty() {
         return site.refuse("mode", "of 2 axes");
     }
-    let sum = reduced(site, "ReduceSumSquare", &x, &axes, true)?;
-    let raised = with(site, "Add", sum, eps, 0.0)?;
-    let norm = unary(site, "Sqrt", &raised, vec![])?;
-    Ok(vec![site.op("Div", &[&x, &norm], vec![], x.shape.clone())?])
+    Ok(vec![forms::over_norm(site, &x, &axes, eps)?])
 }
 
-/// By the squares of neighbours across channels; both divide alpha by the number of neighbours.
+/// By the squares of neighbours across channels.
 pub(super) fn lrn(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (x, size) = (site.x(), site.size("nsize")?);
     site.rank(&x, 4..=4)?;
     if size.is_multiple_of(2) {
         return site.refuse("nsize", "is even");
     }
-    let attributes = vec![
-        ("size", Attribute::Int(size as i64)),
-        ("alpha", Attribute::Float(site.float("alpha")?)),
-        ("beta", Attribute::Float(site.float("beta")?)),
-        ("bias", Attribute::Float(site.float("knorm")?)),
-    ];
-    Ok(vec![unary(site, "LRN", &x, attributes)?])
+    let numbers = [site.float("alpha")?, site.float("beta")?, site.float("knorm")?];
+    Ok(vec![forms::lrn(site, &x, size, numbers)?])
 }

@@ -4,7 +4,8 @@ use blob_io::onnx::Attribute;
 
 use super::window::{channels_second, spatial};
 use crate::forms::with;
-use crate::site::{Operand, Site, shown};
+use crate::operand::{Operand, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::{Along, Pooling, Window};
 

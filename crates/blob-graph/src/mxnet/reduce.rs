@@ -4,7 +4,8 @@ use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 use crate::forms::{FLOAT, reduced, unary};
-use crate::site::{Operand, Site, canonical};
+use crate::operand::{Operand, canonical};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// The axes that are named, or with `exclude` all others; all where none is named.

@@ -2,8 +2,9 @@
 
 use blob_io::onnx::Attribute;
 
-use crate::forms::{bilinear, concat, nearest};
-use crate::site::{Operand, Site, ints, shown};
+use crate::forms::{bilinear, concat, nearest, sum};
+use crate::operand::{Operand, shown};
+use crate::site::{Site, ints};
 use crate::unsupported::Refusal;
 
 /// Bilinear, with corners on corners unless the layer says otherwise.
@@ -61,9 +62,8 @@ pub(super) fn up_sampling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> 
     if site.choice("multi_input_mode", 0, &["concat", "sum"])? == 0 {
         return Ok(vec![concat(site, &parts, 1)?]);
     }
-    let all: Vec<&Operand> = parts.iter().collect();
     crate::window::same_shape(&parts)?;
-    Ok(vec![if let [one] = &parts[..] { one.clone() } else { site.op("Sum", &all, vec![], parts[0].shape.clone())? }])
+    Ok(vec![sum(site, &parts)?])
 }
 
 fn smooth(site: &mut Site<'_>, x: &Operand, scale: u64) -> Result<Vec<Operand>, Refusal> {

@@ -4,311 +4,134 @@
 //! Defaults are those of the parameters' declarations in apache/mxnet 1.9.1.
 
 use super::{norm, pool, reduce, resize, shape, slice, ssd, value, window};
+use crate::operand::Operand;
 use crate::row::{MANY, Row};
-use crate::site::{Operand, Site};
+use crate::site::Site;
 use crate::unsupported::Refusal;
-
-type Parameters = &'static [(&'static str, &'static str)];
 
 /// A row of an operator with one input and one output.
 const fn one(
-    types: &'static [&'static str],
-    parameters: Parameters,
+    types: &'static str,
+    parameters: &'static str,
     lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
 ) -> Row {
-    Row::one(types, &[], parameters, lower)
+    Row::one(types, "", parameters, lower)
 }
 
-const WINDOW: Parameters = &[
-    ("kernel", ""),
-    ("stride", ""),
-    ("dilate", ""),
-    ("pad", ""),
-    ("num_filter", ""),
-    ("num_group", "1"),
-    ("no_bias", "False"),
-    ("layout", "None"),
-];
+const WINDOW: &str = "kernel stride dilate pad num_filter num_group=1 no_bias=False layout=None";
 
 /// As of a convolution, but without a bias where nothing is stated.
-const TRANSPOSED: Parameters = &[
-    ("kernel", ""),
-    ("stride", ""),
-    ("dilate", ""),
-    ("pad", ""),
-    ("adj", ""),
-    ("target_shape", ""),
-    ("num_filter", ""),
-    ("num_group", "1"),
-    ("no_bias", "True"),
-    ("layout", "None"),
-];
+const TRANSPOSED: &str = "kernel stride dilate pad adj target_shape num_filter num_group=1 no_bias=True layout=None";
 
-const POOL: Parameters = &[
-    ("kernel", ""),
-    ("pool_type", "max"),
-    ("global_pool", "False"),
-    ("pooling_convention", "valid"),
-    ("stride", ""),
-    ("pad", ""),
-    ("p_value", "None"),
-    ("count_include_pad", "None"),
-    ("layout", "None"),
-];
+const POOL: &str = "kernel pool_type=max global_pool=False pooling_convention=valid stride pad p_value=None \
+     count_include_pad=None layout=None";
 
-const BATCH_NORM: Parameters = &[
-    ("eps", "0.001"),
-    ("momentum", "0.9"),
-    ("fix_gamma", "True"),
-    ("use_global_stats", "False"),
-    ("output_mean_var", "False"),
-    ("axis", "1"),
-    ("min_calib_range", "None"),
-    ("max_calib_range", "None"),
-    ("key", ""),
-    ("ndev", "1"),
-];
+const BATCH_NORM: &str = "eps=0.001 momentum=0.9 fix_gamma=True use_global_stats=False output_mean_var=False axis=1 \
+     min_calib_range=None max_calib_range=None key ndev=1";
 
-const SOFTMAX: Parameters = &[("axis", "-1"), ("temperature", "None"), ("dtype", "None"), ("use_length", "False")];
+const SOFTMAX: &str = "axis=-1 temperature=None dtype=None use_length=False";
 
 /// The gradient of an output layer is for training.
-const OUTPUT: Parameters = &[
-    ("multi_output", "False"),
-    ("preserve_shape", "False"),
-    ("grad_scale", ""),
-    ("ignore_label", ""),
-    ("use_ignore", ""),
-    ("normalization", ""),
-    ("out_grad", ""),
-    ("smooth_alpha", ""),
-];
+const OUTPUT: &str = "multi_output=False preserve_shape=False grad_scale ignore_label use_ignore normalization \
+     out_grad smooth_alpha";
 
-const REDUCED: Parameters = &[("axis", "None"), ("keepdims", "False"), ("exclude", "False")];
+const REDUCED: &str = "axis=None keepdims=False exclude=False";
 
-const DETECTIONS: Parameters = &[
-    ("clip", "True"),
-    ("threshold", "0.01"),
-    ("background_id", "0"),
-    ("nms_threshold", "0.5"),
-    ("force_suppress", "False"),
-    ("variances", "0.1, 0.1, 0.2, 0.2"),
-    ("nms_topk", "-1"),
-];
+const DETECTIONS: &str = "clip=True threshold=0.01 background_id=0 nms_threshold=0.5 force_suppress=False \
+     variances=0.1,0.1,0.2,0.2 nms_topk=-1";
 
-const BOXES: Parameters = &[
-    ("overlap_thresh", "0.5"),
-    ("valid_thresh", "0"),
-    ("topk", "-1"),
-    ("coord_start", "2"),
-    ("score_index", "1"),
-    ("id_index", "-1"),
-    ("background_id", "-1"),
-    ("force_suppress", "False"),
-    ("in_format", "corner"),
-    ("out_format", "corner"),
-];
+const BOXES: &str = "overlap_thresh=0.5 valid_thresh=0 topk=-1 coord_start=2 score_index=1 id_index=-1 \
+     background_id=-1 force_suppress=False in_format=corner out_format=corner";
 
-const SCALARS: &[&str] = &[
-    "_plus_scalar",
-    "_minus_scalar",
-    "_rminus_scalar",
-    "_mul_scalar",
-    "_div_scalar",
-    "_rdiv_scalar",
-    "_power_scalar",
-    "_rpower_scalar",
-    "_maximum_scalar",
-    "_minimum_scalar",
-    "_equal_scalar",
-    "_greater_scalar",
-    "_greater_equal_scalar",
-    "_lesser_scalar",
-    "_lesser_equal_scalar",
-    "_PlusScalar",
-    "_MinusScalar",
-    "_RMinusScalar",
-    "_MulScalar",
-    "_DivScalar",
-    "_RDivScalar",
-    "_PowerScalar",
-    "_RPowerScalar",
-    "_MaximumScalar",
-    "_MinimumScalar",
-];
+const SCALARS: &str = "_plus_scalar _minus_scalar _rminus_scalar _mul_scalar _div_scalar _rdiv_scalar _power_scalar \
+     _rpower_scalar _maximum_scalar _minimum_scalar _equal_scalar _greater_scalar _greater_equal_scalar \
+     _lesser_scalar _lesser_equal_scalar _PlusScalar _MinusScalar _RMinusScalar _MulScalar _DivScalar _RDivScalar \
+     _PowerScalar _RPowerScalar _MaximumScalar _MinimumScalar";
 
-const BINARY: &[&str] = &[
-    "elemwise_add",
-    "elemwise_sub",
-    "elemwise_mul",
-    "elemwise_div",
-    "broadcast_add",
-    "broadcast_plus",
-    "broadcast_sub",
-    "broadcast_minus",
-    "broadcast_mul",
-    "broadcast_div",
-    "broadcast_power",
-    "broadcast_maximum",
-    "broadcast_minimum",
-    "broadcast_equal",
-    "broadcast_greater",
-    "broadcast_greater_equal",
-    "broadcast_lesser",
-    "broadcast_lesser_equal",
-    "_add",
-    "_plus",
-    "_Plus",
-    "_sub",
-    "_minus",
-    "_Minus",
-    "_mul",
-    "_Mul",
-    "_div",
-    "_Div",
-    "_power",
-    "_Power",
-    "_maximum",
-    "_Maximum",
-    "_minimum",
-    "_Minimum",
-];
+const BINARY: &str = "elemwise_add elemwise_sub elemwise_mul elemwise_div broadcast_add broadcast_plus \
+     broadcast_sub broadcast_minus broadcast_mul broadcast_div broadcast_power broadcast_maximum broadcast_minimum \
+     broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser broadcast_lesser_equal _add _plus \
+     _Plus _sub _minus _Minus _mul _Mul _div _Div _power _Power _maximum _Maximum _minimum _Minimum";
 
-const NAMED: &[&str] = &[
-    "relu",
-    "sigmoid",
-    "tanh",
-    "softsign",
-    "exp",
-    "log",
-    "sqrt",
-    "rsqrt",
-    "square",
-    "abs",
-    "negative",
-    "_np_negative",
-    "reciprocal",
-    "floor",
-    "ceil",
-    "erf",
-];
+const NAMED: &str = "relu sigmoid tanh softsign exp log sqrt rsqrt square abs negative _np_negative reciprocal \
+     floor ceil erf";
 
-const PASSED: &[&str] = &["identity", "_copy", "BlockGrad", "stop_gradient"];
+const PASSED: &str = "identity _copy BlockGrad stop_gradient";
 
 /// The operators.
 pub(super) static TABLE: &[Row] = &[
-    one(&["Convolution", "Convolution_v1"], WINDOW, window::convolution),
-    one(&["Deconvolution"], TRANSPOSED, window::deconvolution),
-    one(&["FullyConnected"], &[("num_hidden", ""), ("no_bias", "False"), ("flatten", "True")], window::fully_connected),
-    one(&["Pooling", "Pooling_v1"], POOL, pool::pooling),
-    one(&["_contrib_AdaptiveAvgPooling2D"], &[("output_size", "")], pool::adaptive),
-    one(
-        &["BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm", "SyncBatchNorm"],
-        BATCH_NORM,
-        norm::batch_norm,
-    ),
-    one(&["InstanceNorm"], &[("eps", "0.001")], norm::instance_norm),
-    one(&["LayerNorm"], &[("axis", "-1"), ("eps", "1e-5"), ("output_mean_var", "False")], norm::layer_norm),
-    one(&["L2Normalization"], &[("eps", "1e-10"), ("mode", "instance")], norm::l2),
-    one(&["LRN"], &[("alpha", "0.0001"), ("beta", "0.75"), ("knorm", "2"), ("nsize", "")], norm::lrn),
-    one(&["Activation"], &[("act_type", "")], value::activation),
-    one(
-        &["LeakyReLU"],
-        &[("act_type", "leaky"), ("slope", "0.25"), ("lower_bound", "0.125"), ("upper_bound", "0.334")],
-        value::leaky_relu,
-    ),
-    one(NAMED, &[], value::named),
-    one(&["clip"], &[("a_min", ""), ("a_max", "")], value::clip),
-    one(PASSED, &[], value::pass),
-    one(&["Dropout"], &[("p", "0.5"), ("mode", "training"), ("axes", "")], value::dropout),
-    one(&["Cast", "cast", "amp_cast"], &[("dtype", "")], value::cast),
-    Row { bottoms: (2, 2), ..one(BINARY, &[], value::binary) },
-    one(SCALARS, &[("scalar", ""), ("is_int", "")], value::scalar),
-    Row { bottoms: (1, MANY), ..one(&["add_n", "ElementWiseSum", "element_wise_sum"], &[], value::add_n) },
-    Row { bottoms: (3, 3), ..one(&["where"], &[], value::choose) },
-    one(&["ones_like", "zeros_like"], &[], value::filled_like),
-    one(&["softmax", "log_softmax"], SOFTMAX, value::softmax),
-    one(&["SoftmaxActivation"], &[("mode", "instance")], value::softmax_output),
-    Row { bottoms: (1, 2), read: 1, ..one(&["SoftmaxOutput", "Softmax"], OUTPUT, value::softmax_output) },
-    Row {
-        bottoms: (1, 2),
-        read: 1,
-        ..one(&["LinearRegressionOutput", "MAERegressionOutput"], &[("grad_scale", "")], value::pass)
-    },
-    Row { bottoms: (1, 2), read: 1, ..one(&["LogisticRegressionOutput"], &[("grad_scale", "")], value::logistic) },
-    Row { bottoms: (1, MANY), ..one(&["Concat", "concat"], &[("dim", "1")], shape::concatenated) },
-    Row { bottoms: (1, MANY), ..one(&["stack"], &[("axis", "0")], shape::stack) },
-    one(
-        &["Reshape", "reshape"],
-        &[("shape", ""), ("reverse", "False"), ("target_shape", ""), ("keep_highest", "False")],
-        shape::reshape,
-    ),
-    one(&["Flatten", "flatten"], &[], shape::flatten),
-    one(&["transpose"], &[("axes", "")], shape::transpose),
-    one(&["SwapAxis", "swapaxes"], &[("dim1", "0"), ("dim2", "0")], shape::swap_axis),
-    one(&["expand_dims"], &[("axis", "")], shape::expand_dims),
-    one(&["squeeze"], &[("axis", "None")], shape::squeeze),
-    one(&["tile"], &[("reps", "")], shape::tile),
-    one(&["broadcast_axis", "broadcast_axes"], &[("axis", ""), ("size", "")], shape::broadcast),
-    one(&["broadcast_to"], &[("shape", "")], shape::broadcast),
-    Row { bottoms: (2, 2), ..one(&["broadcast_like"], &[], shape::broadcast) },
-    one(&["slice_axis"], &[("axis", ""), ("begin", ""), ("end", "")], slice::slice_axis),
-    one(&["slice", "crop"], &[("begin", ""), ("end", ""), ("step", "")], slice::slice),
-    Row { bottoms: (2, 2), ..one(&["slice_like"], &[("axes", "")], slice::slice_like) },
-    Row {
-        tops: (1, MANY),
-        ..one(
-            &["SliceChannel", "split"],
-            &[("num_outputs", ""), ("axis", "1"), ("squeeze_axis", "False")],
-            slice::slice_channel,
-        )
-    },
-    Row {
-        bottoms: (1, 2),
-        ..one(&["Crop"], &[("offset", "(0, 0)"), ("h_w", "(0, 0)"), ("center_crop", "False")], slice::crop)
-    },
-    one(&["Pad", "pad"], &[("mode", ""), ("pad_width", ""), ("constant_value", "0")], slice::pad),
-    one(&["sum", "mean", "max", "min", "prod", "sum_axis", "max_axis", "min_axis"], REDUCED, reduce::reduce),
-    one(&["norm"], &[("ord", "2"), ("axis", "None"), ("keepdims", "False"), ("out_dtype", "None")], reduce::reduce),
-    one(&["argmax"], &[("axis", "None"), ("keepdims", "False")], reduce::arg_max),
+    one("Convolution Convolution_v1", WINDOW, window::convolution),
+    one("Deconvolution", TRANSPOSED, window::deconvolution),
+    one("FullyConnected", "num_hidden no_bias=False flatten=True", window::fully_connected),
+    one("Pooling Pooling_v1", POOL, pool::pooling),
+    one("_contrib_AdaptiveAvgPooling2D", "output_size", pool::adaptive),
+    one("BatchNorm BatchNorm_v1 CuDNNBatchNorm _contrib_SyncBatchNorm SyncBatchNorm", BATCH_NORM, norm::batch_norm),
+    one("InstanceNorm", "eps=0.001", norm::instance_norm),
+    one("LayerNorm", "axis=-1 eps=1e-5 output_mean_var=False", norm::layer_norm),
+    one("L2Normalization", "eps=1e-10 mode=instance", norm::l2),
+    one("LRN", "alpha=0.0001 beta=0.75 knorm=2 nsize", norm::lrn),
+    one("Activation", "act_type", value::activation),
+    one("LeakyReLU", "act_type=leaky slope=0.25 lower_bound=0.125 upper_bound=0.334", value::leaky_relu),
+    one(NAMED, "", value::named),
+    one("clip", "a_min a_max", value::clip),
+    one(PASSED, "", value::pass),
+    one("Dropout", "p=0.5 mode=training axes", value::dropout),
+    one("Cast cast amp_cast", "dtype", value::cast),
+    Row { bottoms: (2, 2), ..one(BINARY, "", value::binary) },
+    one(SCALARS, "scalar is_int", value::scalar),
+    Row { bottoms: (1, MANY), ..one("add_n ElementWiseSum element_wise_sum", "", value::add_n) },
+    Row { bottoms: (3, 3), ..one("where", "", value::choose) },
+    one("ones_like zeros_like", "", value::filled_like),
+    one("softmax log_softmax", SOFTMAX, value::softmax),
+    one("SoftmaxActivation", "mode=instance", value::softmax_output),
+    Row { bottoms: (1, 2), read: 1, ..one("SoftmaxOutput Softmax", OUTPUT, value::softmax_output) },
+    Row { bottoms: (1, 2), read: 1, ..one("LinearRegressionOutput MAERegressionOutput", "grad_scale", value::pass) },
+    Row { bottoms: (1, 2), read: 1, ..one("LogisticRegressionOutput", "grad_scale", value::logistic) },
+    Row { bottoms: (1, MANY), ..one("Concat concat", "dim=1", shape::concatenated) },
+    Row { bottoms: (1, MANY), ..one("stack", "axis=0", shape::stack) },
+    one("Reshape reshape", "shape reverse=False target_shape keep_highest=False", shape::reshape),
+    one("Flatten flatten", "", shape::flatten),
+    one("transpose", "axes", shape::transpose),
+    one("SwapAxis swapaxes", "dim1=0 dim2=0", shape::swap_axis),
+    one("expand_dims", "axis", shape::expand_dims),
+    one("squeeze", "axis=None", shape::squeeze),
+    one("tile", "reps", shape::tile),
+    one("broadcast_axis broadcast_axes", "axis size", shape::broadcast),
+    one("broadcast_to", "shape", shape::broadcast),
+    Row { bottoms: (2, 2), ..one("broadcast_like", "", shape::broadcast) },
+    one("slice_axis", "axis begin end", slice::slice_axis),
+    one("slice crop", "begin end step", slice::slice),
+    Row { bottoms: (2, 2), ..one("slice_like", "axes", slice::slice_like) },
+    Row { tops: (1, MANY), ..one("SliceChannel split", "num_outputs axis=1 squeeze_axis=False", slice::slice_channel) },
+    Row { bottoms: (1, 2), ..one("Crop", "offset=(0,0) h_w=(0,0) center_crop=False", slice::crop) },
+    one("Pad pad", "mode pad_width constant_value=0", slice::pad),
+    one("sum mean max min prod sum_axis max_axis min_axis", REDUCED, reduce::reduce),
+    one("norm", "ord=2 axis=None keepdims=False out_dtype=None", reduce::reduce),
+    one("argmax", "axis=None keepdims=False", reduce::arg_max),
     Row {
         bottoms: (1, 2),
         ..one(
-            &["_contrib_BilinearResize2D"],
-            &[
-                ("height", "1"),
-                ("width", "1"),
-                ("scale_height", "None"),
-                ("scale_width", "None"),
-                ("mode", "size"),
-                ("align_corners", "True"),
-            ],
+            "_contrib_BilinearResize2D",
+            "height=1 width=1 scale_height=None scale_width=None mode=size align_corners=True",
             resize::bilinear_resize,
         )
     },
     Row {
         bottoms: (1, MANY),
-        ..one(
-            &["UpSampling"],
-            &[("scale", ""), ("num_filter", ""), ("sample_type", ""), ("multi_input_mode", "concat")],
-            resize::up_sampling,
-        )
+        ..one("UpSampling", "scale num_filter sample_type multi_input_mode=concat", resize::up_sampling)
     },
     one(
-        &["_contrib_MultiBoxPrior", "MultiBoxPrior"],
-        &[("sizes", "1"), ("ratios", "1"), ("clip", "False"), ("steps", "-1, -1"), ("offsets", "0.5, 0.5")],
+        "_contrib_MultiBoxPrior MultiBoxPrior",
+        "sizes=1 ratios=1 clip=False steps=-1,-1 offsets=0.5,0.5",
         ssd::multi_box_prior,
     ),
     Row {
         bottoms: (3, 3),
-        ..one(&["_contrib_MultiBoxDetection", "MultiBoxDetection"], DETECTIONS, ssd::multi_box_detection)
+        ..one("_contrib_MultiBoxDetection MultiBoxDetection", DETECTIONS, ssd::multi_box_detection)
     },
     Row {
         bottoms: (2, 2),
-        ..one(
-            &["_contrib_box_decode"],
-            &[("std0", "1"), ("std1", "1"), ("std2", "1"), ("std3", "1"), ("clip", "-1"), ("format", "center")],
-            ssd::box_decode,
-        )
+        ..one("_contrib_box_decode", "std0=1 std1=1 std2=1 std3=1 clip=-1 format=center", ssd::box_decode)
     },
-    one(&["_contrib_box_nms", "_contrib_box_non_maximum_suppression"], BOXES, ssd::box_nms),
+    one("_contrib_box_nms _contrib_box_non_maximum_suppression", BOXES, ssd::box_nms),
 ];

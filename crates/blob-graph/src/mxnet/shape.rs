@@ -1,7 +1,8 @@
 //! Operators that give values another shape or order, and change none.
 
-use crate::forms::{self, concat, transposed};
-use crate::site::{Operand, Site, canonical, count, shown};
+use crate::forms::{self, concat, tiled, transposed};
+use crate::operand::{Operand, canonical, count, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// The codes of `Reshape`: 0 keeps an extent, −1 follows from the others, −2 keeps all that are left, −3 joins two,
@@ -169,9 +170,8 @@ pub(super) fn tile(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     }
     let before = x.shape.len() - repeats.len();
     repeats.splice(0..0, std::iter::repeat_n(1, before));
-    let shape = x.shape.iter().zip(&repeats).map(|(extent, repeat)| extent.saturating_mul(*repeat as u64)).collect();
-    let repeats = site.ints_of(&repeats)?;
-    Ok(vec![site.op("Tile", &[&x, &repeats], vec![], shape)?])
+    let repeats: Vec<u64> = repeats.iter().map(|repeat| *repeat as u64).collect();
+    Ok(vec![tiled(site, &x, &repeats)?])
 }
 
 /// Axes of 1 become longer: the extents are stated, or those of the second input.

@@ -3,7 +3,8 @@
 use blob_io::onnx::Attribute;
 
 use crate::forms::{Cut, cut, split};
-use crate::site::{Operand, Site, canonical, shown};
+use crate::operand::{Operand, canonical, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 
 /// A place along an axis from the left; behind the end, the end.

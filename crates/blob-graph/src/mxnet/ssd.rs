@@ -7,8 +7,9 @@ use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 use crate::forms::{Cut, FLOAT, clipped, concat, cut, indices, reduced, split, unary, with};
-use crate::onnx::Ssd;
-use crate::site::{Operand, Site, count, shown};
+use crate::operand::{Operand, count, shown};
+use crate::site::Site;
+use crate::target::Ssd;
 use crate::unsupported::Refusal;
 
 /// The most numbers of one layer's anchors.

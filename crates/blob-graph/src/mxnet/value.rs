@@ -4,8 +4,8 @@ use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 use crate::forms::{self, along, clipped, compared, unary, with};
-use crate::onnx::Make;
-use crate::site::{Operand, Site, canonical, count, shown};
+use crate::operand::{Operand, canonical, count, shown};
+use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::same_shape;
 
@@ -90,7 +90,10 @@ pub(super) fn leaky_relu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let alpha = |slope| vec![("alpha", Attribute::Float(slope))];
     Ok(vec![match site.choice("act_type", 0, &["leaky", "prelu", "elu", "selu", "gelu", "rrelu"])? {
         0 => unary(site, "LeakyRelu", &x, alpha(slope))?,
-        1 => prelu(site, &x)?,
+        1 => {
+            let is_shared = site.stored_shape(0).is_some_and(|stored| count(stored).ok() == Some(1));
+            forms::prelu(site, &x, is_shared)?
+        }
         2 => unary(site, "Elu", &x, alpha(slope))?,
         3 => {
             let curved = unary(site, "Elu", &x, alpha(SELU.0))?;
@@ -109,17 +112,6 @@ pub(super) fn leaky_relu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
             unary(site, "LeakyRelu", &x, alpha(middle))?
         }
     }])
-}
-
-/// A slope for each channel, or one for all, by the length of the tensor.
-fn prelu(site: &mut Site<'_>, x: &Operand) -> Result<Operand, Refusal> {
-    site.rank(x, 2..=8)?;
-    let mut shape = vec![1; x.shape.len() - 1];
-    if site.stored_shape(0).is_none_or(|stored| count(stored).ok() != Some(1)) {
-        shape[0] = x.shape[1];
-    }
-    let slope = site.weight(0, Make::Reshape(shape.clone()), &shape)?;
-    site.op("PRelu", &[x, &slope], vec![], x.shape.clone())
 }
 
 pub(super) fn clip(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
@@ -218,13 +210,7 @@ pub(super) fn scalar(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 pub(super) fn add_n(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     same_shape(site.inputs)?;
     let inputs = site.inputs;
-    let all: Vec<&Operand> = inputs.iter().collect();
-    let shape = inputs[0].shape.clone();
-    Ok(vec![match &all[..] {
-        [one] => (*one).clone(),
-        [_, _] => site.op("Add", &all, vec![], shape)?,
-        _ => site.op("Sum", &all, vec![], shape)?,
-    }])
+    Ok(vec![forms::sum(site, inputs)?])
 }
 
 /// The second input where the first is not 0, else the third.

@@ -1,6 +1,7 @@
 //! Convolutions, transposed ones, and fully connected layers, by MXNet's attributes.
 
-use crate::site::{Operand, Site};
+use crate::operand::Operand;
+use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::{Convolution, Window, inner};
 

@@ -227,8 +227,8 @@ fn each_row_has_its_nodes_and_its_shape() {
 fn every_row_is_tried() {
     let own = ["DepthwiseConvolution", "Axpy", "Crop", "LSTM", "PriorBox", "DetectionOutput"];
     for row in caffe::table() {
-        for name in row.types {
-            assert!(own.contains(name) || CASES.iter().any(|case| case.0 == *name), "{name}");
+        for name in row.types.split(' ') {
+            assert!(own.contains(&name) || CASES.iter().any(|case| case.0 == name), "{name}");
         }
     }
 }

@@ -8,8 +8,9 @@ use blob_core::DType;
 use blob_io::onnx::Attribute;
 
 use crate::forms::indices;
-use crate::onnx::Ssd;
-use crate::site::{Operand, Site, shown};
+use crate::operand::{Operand, shown};
+use crate::site::Site;
+use crate::target::Ssd;
 use crate::unsupported::Refusal;
 
 /// The most classes, of which each has a number in the model.

@@ -6,11 +6,14 @@ use blob_core::DType;
 use blob_io::net::Framework;
 use blob_io::onnx::Attribute;
 
-use super::Graph;
 use crate::body::Body;
 use crate::forms::{FLOAT, unary};
-use crate::onnx::{Make, Target};
-use crate::site::{Operand, Site, count};
+use crate::graph::Graph;
+use crate::need::Make;
+use crate::operand::{Operand, count};
+use crate::row::Row;
+use crate::site::Site;
+use crate::target::Target;
 use crate::unsupported::{Problem, Reason, Refusal};
 
 impl Graph {
@@ -43,20 +46,16 @@ impl Graph {
                 Err(refusal) => problems.push(refusal.of("", "")),
             }
         }
-        for node in &self.nodes {
+        for (node, row) in self.nodes.iter().zip(&self.rows) {
             let inputs: Option<Vec<Operand>> = node.inputs.iter().map(|value| operands[*value].clone()).collect();
-            let Some(inputs) = inputs.filter(|inputs| inputs.len() >= node.row.bottoms.0) else { continue };
+            let Some(inputs) = inputs.filter(|inputs| inputs.len() >= row.bottoms.0) else { continue };
             let mark = Mark { node: body.nodes.len(), value: body.values.len() };
             body.has_weight = false;
+            let (parameters, stored) = (row.parameters, &self.stored);
             let open = inputs.iter().find(|input| input.shape.contains(&0));
             let lowered = match open {
                 Some(open) => Err(Refusal::shape(format!("an extent of the input {:?} is not known", open.name))),
-                None => floats(Site { node, inputs: &inputs, target, stored: &self.stored, body: &mut body }).and_then(
-                    |inputs| {
-                        let body = &mut body;
-                        (node.row.lower)(&mut Site { node, inputs: &inputs, target, stored: &self.stored, body })
-                    },
-                ),
+                None => lowered(row, Site { node, parameters, inputs: &inputs, target, stored, body: &mut body }),
             };
             match lowered {
                 // A file of Caffe's has its weights by the name of their layer.
@@ -82,17 +81,18 @@ impl Graph {
     }
 }
 
-/// A layer's inputs, of f32 each: Caffe's masks are f32, and ONNX's are of integers, which no other operator mixes with
-/// f32.
-fn floats(mut site: Site<'_>) -> Result<Vec<Operand>, Refusal> {
+/// The results of a layer. The row's function sees inputs of f32: Caffe's masks are f32, and ONNX's are of integers,
+/// which no other operator mixes with f32.
+fn lowered(row: &Row, mut site: Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let inputs = site.inputs.iter().enumerate();
-    let cast = inputs.map(|(place, input)| {
-        if input.dtype == DType::F32 || site.node.row.mask == Some(place) {
+    let floats = inputs.map(|(place, input)| {
+        if input.dtype == DType::F32 || row.mask == Some(place) {
             return Ok(input.clone());
         }
         unary(&mut site, "Cast", input, vec![("to", Attribute::Int(FLOAT))])
     });
-    cast.collect()
+    let inputs: Vec<Operand> = floats.collect::<Result<_, Refusal>>()?;
+    (row.lower)(&mut Site { inputs: &inputs, ..site })
 }
 
 /// Gives a layer's results the names of the layer's values. A result that the layer's own nodes do not write is a value

@@ -6,10 +6,10 @@ use blob_core::DType;
 use blob_io::net::{Framework, Layer, Net};
 use blob_io::words::quoted;
 
-use super::Graph;
+use crate::graph::Graph;
+use crate::operand::{Operand, count, shown};
 use crate::row::Kind;
 use crate::shapes::Shapes;
-use crate::site::{Operand, count, shown};
 use crate::tables;
 use crate::unsupported::{Problem, Reason, Refusal, Unsupported};
 
@@ -17,7 +17,7 @@ use crate::unsupported::{Problem, Reason, Refusal, Unsupported};
 const MAX_SETTINGS: usize = 128;
 
 /// Refuses a net that does not say what reads what.
-pub(super) fn order(net: &Net) -> Result<(), Unsupported> {
+pub(crate) fn order(net: &Net) -> Result<(), Unsupported> {
     let problem = if net.has_edges() {
         net.disorder()
     } else {
@@ -30,7 +30,7 @@ pub(super) fn order(net: &Net) -> Result<(), Unsupported> {
 }
 
 /// Refuses a graph that computes nothing for its user.
-pub(super) fn outputs(graph: &Graph) -> Result<(), Unsupported> {
+pub(crate) fn outputs(graph: &Graph) -> Result<(), Unsupported> {
     if !graph.outputs.is_empty() {
         return Ok(());
     }
@@ -56,7 +56,7 @@ fn whole(reason: Reason, message: String) -> Problem {
 }
 
 /// Adds the problems of layers' types, parameters and numbers of inputs and outputs.
-pub(super) fn layers(net: &Net, kinds: &[Option<Kind>], problems: &mut Vec<Problem>) {
+pub(crate) fn layers(net: &Net, kinds: &[Option<Kind>], problems: &mut Vec<Problem>) {
     let kinds = || net.layers().iter().zip(kinds).filter_map(|(layer, kind)| Some((layer, (*kind)?)));
     let is_training = |kind: Kind| matches!(kind, Kind::Training);
     let training = kinds().filter(|(_, kind)| is_training(*kind));
@@ -108,7 +108,7 @@ fn settings(framework: Framework, layer: &Layer) -> String {
 
 impl Graph {
     /// The operands of the inputs, and none for other values.
-    pub(super) fn inputs_of(&self, net: &Net, shapes: &Shapes, problems: &mut Vec<Problem>) -> Vec<Option<Operand>> {
+    pub(crate) fn inputs_of(&self, net: &Net, shapes: &Shapes, problems: &mut Vec<Problem>) -> Vec<Option<Operand>> {
         let mut operands = vec![None; self.values.len()];
         let only = shapes.only.as_ref().filter(|_| self.inputs.len() == 1);
         for value in &self.inputs {
