@@ -199,6 +199,16 @@ fn detections_have_three_forms() {
     assert_eq!(ops(&raw), ["Conv", "Flatten", "Gemm", "Flatten", "Gemm"]);
 }
 
+/// OpenCV 5 has room for one row where `keep_top_k` is −1, and takes no variances where the places are in their sizes.
+#[test]
+fn opencv_s_node_has_what_opencv_reads() {
+    let text = SSD.replace("keep_top_k: 20", "variance_encoded_in_target: true");
+    let graph = Graph::from_net(&net(&text), &Shapes::default()).expect("a graph");
+    let (model, _) = to_onnx(&graph, &Target { ssd: Ssd::OpenCv, ..Target::default() }).expect("a model");
+    assert_eq!(ops(&model)[5..], ["PriorBox", "Slice", "DetectionOutput"]);
+    assert_eq!(attribute(&model, 7, "keep_top_k"), Some(Attribute::Int(40 * 3)));
+}
+
 /// The first boxes of a 4×4 map on an image of 32: around (4, 4), of sides 4, 6 and 4·√2 by 4/√2.
 #[test]
 fn boxes_are_those_of_the_paper() {

@@ -7,7 +7,7 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::forms::indices;
+use crate::forms::{Cut, cut, indices};
 use crate::operand::{Operand, shown};
 use crate::site::Site;
 use crate::target::Ssd;
@@ -105,6 +105,8 @@ impl Detections {
             Code::CentreSize => "CENTER_SIZE",
             Code::CornerSize => "CORNER_SIZE",
         };
+        // OpenCV 5 makes room for one row where no number is stated.
+        let keep = self.keep.unwrap_or_else(|| self.top.saturating_mul(self.classes).min(i32::MAX as u64) as i64);
         let mut attributes = vec![
             ("num_classes", Attribute::Int(self.classes as i64)),
             ("share_location", Attribute::Int(1)),
@@ -112,11 +114,15 @@ impl Detections {
             ("nms_threshold", Attribute::Float(self.overlap)),
             ("top_k", Attribute::Int(self.top as i64)),
             ("code_type", Attribute::Text(code.to_owned())),
-            ("keep_top_k", Attribute::Int(self.keep.unwrap_or(-1))),
+            ("keep_top_k", Attribute::Int(keep)),
             ("variance_encoded_in_target", Attribute::Int(i64::from(!self.is_encoded))),
         ];
         attributes.extend(self.score.map(|score| ("confidence_threshold", Attribute::Float(score))));
-        let inputs: Vec<Operand> = site.inputs.to_vec();
+        let mut inputs: Vec<Operand> = site.inputs.to_vec();
+        if !self.is_encoded {
+            // OpenCV reads boxes without variances here.
+            inputs[2] = cut(site, &inputs[2].clone(), &[Cut { axis: 1, start: 0, end: 1 }])?;
+        }
         let inputs: Vec<&Operand> = inputs.iter().collect();
         Ok(vec![site.op("DetectionOutput", &inputs, attributes, vec![1, 1, 0, 7])?])
     }
