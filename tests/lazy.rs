@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use blob_convert::verified;
 use blob_core::{AnyBlob, Part};
-use blob_io::{Bytes, Checkpoint, Entry, Limits, OpenOptions};
+use blob_io::{Bytes, Checkpoint, Entry, Format, Limits, OpenOptions};
 use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Device, Error, Head, Location, OriginError, Queue};
 
+use crate::convert::{convert, lenet};
 use crate::support::archive::{npy, theirs};
 use crate::support::{Folder, data, open, open_any, real, report};
 
@@ -32,6 +34,57 @@ fn all_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for path in paths {
         if path.is_dir() { all_files(&path, found) } else { found.push(path) }
     }
+}
+
+/// Whether an access has failed, with words of the file's about wrong bytes.
+fn is_wrong<T>(access: Result<T, impl std::fmt::Display>) -> bool {
+    access.err().is_some_and(|error| error.to_string().contains("has other bytes than were written: BLAKE3"))
+}
+
+#[test]
+fn a_verified_array_is_compared_with_the_receipt_before_anyone_has_a_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    convert(&lenet(), Format::Safetensors, &path).unwrap();
+    let queue = Loopback::new(Mode::Deferred).queue().unwrap();
+    let file = Arc::new(Checkpoint::open(&path).unwrap());
+    for entry in file.entries() {
+        let blob = verified(&file).unwrap().lazy(entry).unwrap();
+        let memory = blob.memory(Part::Data);
+        assert_eq!(memory.head(), Head::AtOrigin);
+        assert_eq!(memory.host(..1).unwrap().len(), 1);
+        assert_eq!(memory.stats().origin_reads.bytes, entry.byte_len(), "all bytes are read, once");
+        assert_eq!(*blob.data().bytes().unwrap(), *file.load(entry).unwrap().data().bytes().unwrap());
+    }
+    // One wrong bit of the array that comes last in the file.
+    let mut bytes = std::fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let file = Arc::new(Checkpoint::open(&path).unwrap());
+    let tensors = verified(&file).unwrap();
+    let wrong: Vec<_> =
+        file.entries().iter().filter(|entry| is_wrong(tensors.lazy(entry).unwrap().data().bytes())).collect();
+    assert_eq!(wrong.len(), 1);
+    let blob = tensors.lazy(wrong[0]).unwrap();
+    let memory = blob.memory(Part::Data);
+    assert!(is_wrong(memory.host(..1)) && is_wrong(memory.upload(&queue, 1..2)) && is_wrong(memory.prefetch_host(..)));
+    assert_eq!(memory.head(), Head::AtOrigin);
+    // Bytes that were written are the blob's, and those around them are compared all the same.
+    memory.host_overwrite(..4).unwrap().fill(9);
+    assert!(is_wrong(memory.host(4..8)));
+    assert_eq!(*memory.host(..4).unwrap(), [9; 4]);
+    let sound = file.entries().iter().find(|entry| entry.name() != wrong[0].name()).unwrap();
+    let blob = tensors.lazy(sound).unwrap();
+    blob.memory(Part::Data).host_overwrite(..4).unwrap().fill(9);
+    let mut expected = file.load(sound).unwrap().data().bytes().unwrap().to_vec();
+    expected[..4].fill(9);
+    assert_eq!(*blob.data().bytes().unwrap(), expected);
+}
+
+#[test]
+fn a_file_without_digests_cannot_be_verified() {
+    let refused = verified(&Arc::new(lenet())).unwrap_err().to_string();
+    assert!(refused.contains("has no receipt with the BLAKE3 of each tensor: use Checkpoint::lazy"), "{refused}");
 }
 
 #[test]

@@ -77,4 +77,5 @@ pub use step::Step;
 pub use stored::momentum;
 pub use together::{Folders, Together};
 pub use transform::{Dims, Selected, Selection};
+pub use verify::{Verified, verified};
 pub use watch::{Silent, Watch, Watched};

@@ -27,8 +27,14 @@ struct Written {
     contents_blake3: Option<String>,
 }
 
+/// The tensors that a file's own receipt lists; none without a receipt, or with one that has no list.
+pub(super) fn items(checkpoint: &Checkpoint) -> Option<Items> {
+    let written = receipt_text(checkpoint).and_then(parse::<Written>)?;
+    written.contents.filter(|items| !items.by_name.is_empty())
+}
+
 /// One written tensor.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(super) struct Item {
     name: String,
     dtype: String,
@@ -43,7 +49,7 @@ pub(super) struct Item {
 }
 
 /// A shape. A list that is too long is cut to one extent more than an array can have, and so never matches.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Dims(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Dims {
@@ -147,7 +153,7 @@ fn each_tensor(
 }
 
 impl Item {
-    fn difference(&self, entry: &Entry) -> Option<String> {
+    pub(super) fn difference(&self, entry: &Entry) -> Option<String> {
         let dims = entry.shape().dims().iter().map(|n| *n as u64);
         let dtype = entry.stored_dtype().map_or("none", DType::name);
         if self.dtype == dtype && self.shape.0.iter().copied().eq(dims) {

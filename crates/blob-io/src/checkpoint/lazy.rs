@@ -38,13 +38,31 @@ impl Checkpoint {
     /// [`Entry::fault`] as an error; an entry without elements; an array that is produced from fewer stored bytes, and
     /// is longer than [`Limits::max_alloc`](crate::Limits::max_alloc). Errors of reading come with the first access.
     pub fn lazy(self: &Arc<Self>, entry: &Entry) -> Result<AnyBlob, Error> {
+        self.lazy_if(entry, None)
+    }
+
+    /// As [`lazy`](Self::lazy), with bytes that are checked before anyone has one. The first access reads the whole
+    /// array, and `check` gets all bytes, in the machine's byte order; an error of it, in words about the array, is the
+    /// access's, and the next access reads and checks again.
+    ///
+    /// # Errors
+    /// As [`lazy`](Self::lazy).
+    pub fn lazy_checked(
+        self: &Arc<Self>,
+        entry: &Entry,
+        check: impl Fn(&[u8]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Result<AnyBlob, Error> {
+        self.lazy_if(entry, Some(Box::new(check)))
+    }
+
+    fn lazy_if(self: &Arc<Self>, entry: &Entry, check: Option<Check>) -> Result<AnyBlob, Error> {
         let dtype = entry.loadable(&self.name)?;
         let len = usize::try_from(entry.byte_len())
             .map_err(|_| entry.request(&self.name, "has more bytes than an address space"))?;
         // A memory takes room for all bytes before the first is decoded.
         payload::check_decoded(entry, self.file_len(), &self.limits)
             .map_err(|fault| entry.error(&self.name, fault.into()))?;
-        let origin = Stored { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len };
+        let origin = Stored { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len, check };
         Ok(AnyBlob::from_parts(entry.shape.clone(), dtype, SharedMem::of(Arc::new(origin)), None)?)
     }
 }
@@ -58,6 +76,9 @@ impl Entry {
     }
 }
 
+/// Refuses bytes of an array, in words about the array.
+type Check = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
+
 /// An array in its file.
 struct Stored {
     checkpoint: Arc<Checkpoint>,
@@ -65,6 +86,8 @@ struct Stored {
     dtype: DType,
     /// In bytes.
     len: usize,
+    /// For bytes that nobody may have unchecked.
+    check: Option<Check>,
 }
 
 impl Origin for Stored {
@@ -73,16 +96,20 @@ impl Origin for Stored {
     }
 
     fn is_direct(&self) -> bool {
-        self.entry.is_direct()
+        self.entry.is_direct() && self.check.is_none()
     }
 
     fn read(&self, at: usize, out: &mut [u8]) -> Result<(), OriginError> {
-        let read = if self.entry.is_direct() { self.read_in_place(at, out) } else { self.decode(at, out) };
+        let read = if self.is_direct() {
+            self.read_in_place(at, out).map_err(|e| self.failed(e))
+        } else {
+            self.decode(at, out)
+        };
         // Bytes of a file that has changed are worthless, and an error there is explained by the change.
         match self.checkpoint.unchanged() {
             Err(changed @ Error::Request { .. }) => Err(OriginError::changed(changed)),
             Err(unknown) => Err(OriginError::failed(unknown)),
-            Ok(()) => read.map_err(|e| OriginError::failed(self.entry.error(&self.checkpoint.name, e))),
+            Ok(()) => read.map_err(OriginError::failed),
         }
     }
 }
@@ -107,17 +134,30 @@ impl Stored {
     }
 
     /// Decodes the array. A memory asks for a part only where other bytes of the array were written before.
-    fn decode(&self, at: usize, out: &mut [u8]) -> Result<(), ReadError> {
-        let elements = Elements::open(&self.checkpoint.input, &self.entry, &self.checkpoint.limits)?;
+    fn decode(&self, at: usize, out: &mut [u8]) -> Result<(), Error> {
+        let elements = Elements::open(&self.checkpoint.input, &self.entry, &self.checkpoint.limits);
+        let elements = elements.map_err(|e| self.failed(e))?;
         if out.len() == self.len {
-            return payload::fill(elements, out);
+            payload::fill(elements, out).map_err(|e| self.failed(e))?;
+            return self.checked(out);
         }
         let mut whole = Vec::new();
         let failed = std::io::ErrorKind::OutOfMemory;
-        whole.try_reserve_exact(self.len).map_err(|_| ReadError::Io { offset: 0, source: failed.into() })?;
+        let room = whole.try_reserve_exact(self.len);
+        room.map_err(|_| self.failed(ReadError::Io { offset: 0, source: failed.into() }))?;
         whole.resize(self.len, 0);
-        payload::fill(elements, &mut whole)?;
+        payload::fill(elements, &mut whole).map_err(|e| self.failed(e))?;
+        self.checked(&whole)?;
         out.copy_from_slice(&whole[at..at + out.len()]);
         Ok(())
+    }
+
+    fn checked(&self, whole: &[u8]) -> Result<(), Error> {
+        let checked = self.check.as_ref().map_or(Ok(()), |check| check(whole));
+        checked.map_err(|why| self.entry.request(&self.checkpoint.name, &why))
+    }
+
+    fn failed(&self, e: ReadError) -> Error {
+        self.entry.error(&self.checkpoint.name, e)
     }
 }
