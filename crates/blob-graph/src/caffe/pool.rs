@@ -67,6 +67,9 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Alon
     } else {
         window(site, 2)?
     };
+    if site.is_stated("pad_w") && !site.is_stated("pad_h") {
+        return site.refuse("pad_w", "without pad_h, where Caffe does not read it");
+    }
     if of.stride.contains(&0) {
         of.stride = vec![1, 1];
     }

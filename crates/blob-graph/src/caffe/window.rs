@@ -19,6 +19,10 @@ pub(super) fn spatial(
         if site.is_stated(each) || rank != 2 {
             return site.refuse(each, format!("beside {height} and {width}, with {rank} axes"));
         }
+        // Caffe takes 0 for the other one, which no kernel and no stride may be.
+        if each != "pad" && site.is_stated(height) != site.is_stated(width) {
+            return Err(Refusal::parameter(format!("{height} or {width} without the other")));
+        }
         let of = |name: &str| if site.is_stated(name) { site.int(name).map(Some) } else { Ok(None) };
         let [height, width] = [of(height)?, of(width)?].map(|of| of.or(default.map(|default| default as i64)));
         [height, width].into_iter().flatten().collect()

@@ -52,6 +52,10 @@ fn absurd_nets_are_refused() {
     let refused = |shape: &[u64], text: &str| model(&one(shape, text)).expect_err(text);
     for text in [
         "type: \"Convolution\" convolution_param { num_output: 0 kernel_size: 1 }",
+        "type: \"Convolution\" convolution_param { num_output: 3 kernel_h: 2 }",
+        "type: \"Convolution\" convolution_param { num_output: 3 kernel_size: 2 stride_w: 2 }",
+        "type: \"Pooling\" pooling_param { kernel_h: 2 }",
+        "type: \"Pooling\" pooling_param { kernel_size: 2 pad_w: 1 }",
         "type: \"Convolution\" convolution_param { num_output: 3 kernel_size: 0 }",
         "type: \"Convolution\" convolution_param { num_output: 3 kernel_size: 99 }",
         "type: \"Convolution\" convolution_param { num_output: 3 kernel_size: 1 stride: 0 }",
