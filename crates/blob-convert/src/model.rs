@@ -209,7 +209,11 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
     let shapes = model.values.iter().chain(&model.inputs).map(|value| (&*value.name, &value.shape[..])).collect();
     let casts = model.nodes.iter().filter(|node| node.op_type == "Cast");
     let numbers: HashSet<&str> = casts.flat_map(|node| node.inputs.iter().map(|input| &**input)).collect();
-    let is_mask = |node: &Node| node.op_type == "Mod" && node.outputs.iter().any(|mask| numbers.contains(&**mask));
+    let planes: HashSet<&str> = model.initializers.iter().filter_map(|own| wide_plane(own, dtype)).collect();
+    let is_mask = |node: &Node| {
+        let reads = |names: &[String], of: &HashSet<&str>| names.iter().any(|name| of.contains(&**name));
+        node.op_type == "Mod" && reads(&node.outputs, &numbers) && reads(&node.inputs, &planes)
+    };
     if let Some(node) = model.nodes.iter().find(|node| has_far_places(&shapes, node, dtype) || is_mask(node)) {
         let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
         return Err(refuse(checkpoint, message));
@@ -227,9 +231,21 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
     Ok(())
 }
 
+/// The whole numbers up to this one are numbers of a narrow dtype.
+fn exact(dtype: DType) -> u64 {
+    if dtype == DType::BF16 { 256 } else { 2048 }
+}
+
+/// The name of a constant that is one whole number beyond those of a narrow dtype, as the size of a plane may be.
+fn wide_plane(initializer: &Initializer, dtype: DType) -> Option<&str> {
+    let Initializer::Constant { name, dtype: DType::I64, bytes, .. } = initializer else { return None };
+    let number = i64::from_le_bytes(bytes[..].try_into().ok()?);
+    u64::try_from(number).is_ok_and(|number| number > exact(dtype)).then_some(name)
+}
+
 /// Whether a node gives places as numbers beyond those that a narrow dtype holds one by one.
 fn has_far_places(shapes: &HashMap<&str, &[Dim]>, node: &Node, dtype: DType) -> bool {
-    let exact = if dtype == DType::BF16 { 256 } else { 2048 };
+    let exact = exact(dtype);
     let shape = node.inputs.first().and_then(|input| shapes.get(&**input));
     let is_far = |dim: &Dim| !matches!(dim, Dim::Size(size) if *size <= exact);
     matches!(&*node.op_type, "ArgMax" | "TopK") && shape.is_none_or(|shape| shape.iter().skip(1).any(is_far))
