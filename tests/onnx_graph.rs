@@ -1,10 +1,14 @@
 //! A naive interpreter of ONNX models, in f64. Held to outputs of onnxruntime; shares no code with the product.
 
 mod caffe;
+mod hostile;
+mod loops;
+mod loops_of_places;
 mod model;
 mod mxnet;
 mod places;
 mod pooling;
+mod random;
 mod run;
 mod sequence;
 mod tensor;
@@ -14,7 +18,9 @@ mod windows;
 use std::collections::{BTreeMap, BTreeSet};
 
 use blob_core::DType;
+use blob_graph::operators;
 use blob_io::Checkpoint;
+use blob_io::net::Framework;
 
 use self::tensor::{Kind, Tensor};
 use crate::fold_net::{layer, net};
@@ -212,4 +218,38 @@ fn layers_that_share_a_parameter_have_the_last_copy() {
     let model = model::model(&std::fs::read(&out).unwrap());
     let found = run::run(&model, &[("d".to_owned(), Tensor::float(&[1, 1, 1, 1], vec![2.0]))]);
     assert!(found.iter().all(|(_, tensor)| tensor.values == [2.0, 4.0]), "{found:?}");
+}
+
+/// The page on ONNX has each operator that has a form.
+#[test]
+fn the_page_lists_every_operator() {
+    let page = std::fs::read_to_string(data("../../docs/onnx.md")).expect("the page");
+    let words: BTreeSet<&str> = page.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let lacks = |name: &&'static str| !words.contains(*name);
+    let caffe: Vec<&str> = operators(Framework::Caffe).flat_map(|own| own.types).filter(lacks).collect();
+    // The page shortens MXNet's spellings of one row.
+    let mxnet: Vec<&str> = operators(Framework::Mxnet).map(|own| own.types[0]).filter(lacks).collect();
+    assert!(caffe.is_empty() && mxnet.is_empty(), "{caffe:?} {mxnet:?}");
+}
+
+/// A place in a plane of more than 2,048 values is no number of f16; that is a loss where a layer reads it as a number.
+#[test]
+fn a_mask_in_f16_has_small_planes() {
+    let folder = Folder::new();
+    let file = folder.with("x.caffemodel", net(&[layer("e", "Power", ("m", "e"), &[], &[])]));
+    let out = folder.file("x.onnx");
+    let convert = |side: usize, reader: &str| {
+        let text = format!(
+            "input: \"d\" input_shape {{ dim: 1 dim: 1 dim: {side} dim: {side} }}
+             layer {{ name: \"p\" type: \"Pooling\" bottom: \"d\" top: \"p\" top: \"m\"
+                      pooling_param {{ kernel_size: 2 stride: 2 }} }}
+             layer {{ name: \"e\" {reader} }}"
+        );
+        let text = folder.with("net.prototxt", text);
+        blob(&["convert", &file, "--net", &text, "--dtype", "f16", "-o", &out, "--force"])
+    };
+    let power = "type: \"Power\" bottom: \"m\" top: \"e\" power_param { scale: 0.5 }";
+    convert(40, power).ok();
+    convert(48, power).refused("finds places in \"p\", which are not all numbers of f16");
+    convert(48, "type: \"Upsample\" bottom: \"p\" bottom: \"m\" top: \"e\" upsample_param { scale: 2 }").ok();
 }

@@ -6,8 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use blob_core::DType;
+use blob_graph::{Graph, Shapes, Ssd, Target, to_onnx};
 use blob_io::mxnet::Symbol;
-use blob_io::net::{Layer, Net};
+use blob_io::net::{Layer, Net, Phase};
 use blob_io::{Bytes, Checkpoint, Entry, Format, IfExists, Limits, OpenOptions, Writer, caffe};
 
 /// Bounds under which no input takes long: an error beyond them is as good as any other.
@@ -66,6 +67,32 @@ pub fn symbol(bytes: &[u8]) {
     }
 }
 
+/// Reads the bytes as a net of Caffe's or MXNet's, and makes every kind of ONNX model of it.
+pub fn graph(bytes: &[u8]) {
+    let of_weights = || {
+        let options = OpenOptions::new().limits(limits()).from(Format::CaffeModel);
+        options.open_source("input", Box::new(Bytes(bytes.to_vec()))).ok()?.net().ok()?
+    };
+    let symbol = || Some(Symbol::from_bytes("input", bytes).ok()?.net);
+    let net = caffe::prototxt("input", bytes).ok().or_else(symbol).or_else(of_weights);
+    let Some(net) = net.map(|net| net.in_phase(Phase::Test)) else { return };
+    let shapes = Shapes { only: Some(vec![1, 3, 8, 8]), ..Shapes::default() };
+    let Ok(graph) = Graph::from_net(&net, &shapes) else { return };
+    for (ssd, dynamic_batch) in [(Ssd::Standard, false), (Ssd::OpenCv, true), (Ssd::Raw, false)] {
+        let Ok((model, needs)) = to_onnx(&graph, &Target { ssd, dynamic_batch, ..Target::default() }) else { continue };
+        let mut known: HashSet<&str> = model.inputs.iter().map(|value| &*value.name).collect();
+        let constants = model.initializers.iter().map(|initializer| initializer.name());
+        constants.for_each(|name| assert!(known.insert(name), "{name} has two values"));
+        for node in &model.nodes {
+            let lacks = node.inputs.iter().find(|input| !input.is_empty() && !known.contains(&***input));
+            assert!(lacks.is_none(), "{}: nothing writes {lacks:?}", node.name);
+            node.outputs.iter().for_each(|name| assert!(known.insert(name), "{name} is written twice"));
+        }
+        assert!(model.outputs.iter().all(|output| known.contains(&*output.name)), "an output that nothing writes");
+        assert!(needs.iter().all(|need| known.contains(&*need.initializer)));
+    }
+}
+
 /// Every value has one writer at most, and the readers that the layers name.
 fn net(net: &Net) {
     let mut written = HashSet::new();
@@ -78,7 +105,7 @@ fn net(net: &Net) {
     let mut reads: HashMap<usize, Vec<*const Layer>> = HashMap::new();
     for layer in net.layers() {
         layer.bottoms.iter().for_each(|bottom| reads.entry(*bottom).or_default().push(layer));
-            }
+    }
     for (value, layers) in &reads {
         assert!(net.uses(*value) >= layers.len(), "value {value} is read more often than it is used");
         assert!(net.readers(*value).map(std::ptr::from_ref).eq(layers.iter().copied()), "the readers of value {value}");

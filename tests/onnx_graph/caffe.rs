@@ -83,28 +83,28 @@ fn lowered(case: &Case) -> Result<Model, String> {
     let text = case.bytes("prototxt");
     let file = Checkpoint::from_bytes("net.caffemodel", case.bytes("weights")).map_err(|e| e.to_string())?;
     let net = prototxt("deploy.prototxt", &text).map_err(|e| e.to_string())?.in_phase(Phase::Test);
-    of_net(&net, &Shapes::default(), |need| made(&file, need))
+    of_net(&net, &Shapes::default(), |need, _| made(&file, need))
 }
 
-/// A net as the library's model, with the weights that `made` gives.
-pub(super) fn of_net(net: &Net, shapes: &Shapes, made: impl Fn(&Need) -> Vec<f64>) -> Result<Model, String> {
+/// A net as the library's model, with the weights that `made` gives in a shape.
+pub(super) fn of_net(net: &Net, shapes: &Shapes, made: impl Fn(&Need, &[usize]) -> Vec<f64>) -> Result<Model, String> {
     let graph = Graph::from_net(net, shapes).map_err(|e| e.to_string())?;
     let (plan, needs) = to_onnx(&graph, &Target::default()).map_err(|e| e.to_string())?;
     let initializer = |initializer: &onnx::Initializer| match initializer {
         onnx::Initializer::Constant { name, dtype, shape, bytes } => {
-            let (mut values, mut kind) = (Vec::new(), Kind::Float);
+            let kind = if *dtype == DType::F32 { Kind::Float } else { Kind::Integer };
+            let mut values = Vec::new();
             for chunk in bytes.chunks(if *dtype == DType::F32 { 4 } else { 8 }) {
                 values.push(match chunk.try_into() {
                     Ok(bytes) => f64::from(f32::from_le_bytes(bytes)),
                     Err(_) => i64::from_le_bytes(chunk.try_into().expect("eight bytes")) as f64,
                 });
-                kind = if chunk.len() == 4 { Kind::Float } else { Kind::Integer };
             }
             (name.clone(), Tensor::new(shape.dims(), values, kind))
         }
         onnx::Initializer::Stored { name, shape, .. } => {
             let need = needs.iter().find(|need| need.initializer == *name).expect("a source");
-            (name.clone(), Tensor::float(shape.dims(), made(need)))
+            (name.clone(), Tensor::float(shape.dims(), made(need, shape.dims())))
         }
     };
     let mut model = Model { ir_version: plan.ir_version as u64, opset: plan.opset as u64, ..Model::default() };
@@ -164,7 +164,7 @@ fn node(node: &onnx::Node) -> Node {
     own
 }
 
-fn message(reason: &(dyn Any + Send)) -> String {
+pub(super) fn message(reason: &(dyn Any + Send)) -> String {
     let text = reason.downcast_ref::<String>().cloned();
     text.or_else(|| reason.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
@@ -235,7 +235,7 @@ fn overlap(one: &[f64], two: &[f64]) -> f64 {
 #[test]
 fn a_box_whose_edges_are_turned_covers_nothing() {
     let net = prototxt("net.prototxt", CORNERS.as_bytes()).expect("a net").in_phase(Phase::Test);
-    let model = of_net(&net, &Shapes::default(), |need| panic!("{need:?}")).expect("a model");
+    let model = of_net(&net, &Shapes::default(), |need, _| panic!("{need:?}")).expect("a model");
     let priors: Vec<f64> = [[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.52, 0.5], [0.1, 0.12, 0.5, 0.52]].concat();
     let scores = [0.9, 0.8, 0.7];
     let mut turned = 0;

@@ -43,7 +43,7 @@ fn shapes(case: &Case, symbol: &Symbol) -> Shapes {
 fn lowered(case: &Case) -> Result<Model, String> {
     let symbol = Symbol::from_bytes("net-symbol.json", &case.bytes("symbol")).map_err(|e| e.to_string())?;
     let file = Checkpoint::from_bytes("net.params", case.bytes("weights")).map_err(|e| e.to_string())?;
-    of_net(&symbol.net, &shapes(case, &symbol), |need| made(&file, need))
+    of_net(&symbol.net, &shapes(case, &symbol), |need, _| made(&file, need))
 }
 
 /// The values of a weight, made of the net's tensor.

@@ -75,7 +75,7 @@ fn numbers(count: usize) -> Vec<f64> {
 
 fn converted(text: &str) -> Result<Model, String> {
     let net = prototxt("net.prototxt", text.as_bytes()).expect("a net").in_phase(Phase::Test);
-    of_net(&net, &Shapes::default(), |need| panic!("{need:?}"))
+    of_net(&net, &Shapes::default(), |need, _| panic!("{need:?}"))
 }
 
 fn input(name: &str, dims: &[usize]) -> String {

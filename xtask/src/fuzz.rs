@@ -63,6 +63,7 @@ fn seed(target: &str, corpus: &Path) -> Result<usize> {
         let fits = match target {
             "prototxt" => file.ends_with(".prototxt"),
             "symbol" => file.ends_with(".json"),
+            "graph" => [".prototxt", "symbol.json", ".caffemodel"].iter().any(|end| file.ends_with(end)),
             _ => ![".json", ".jsonl", ".tsv", ".md"].iter().any(|end| file.ends_with(end)),
         };
         if is_small && fits {
