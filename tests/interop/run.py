@@ -72,7 +72,7 @@ class Work:
             return [self.package(), os.path.join(HERE, "side_batch.py")]
         script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
                            "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8"), "onnx_mxnet_nets": ("onnx_mxnet_nets", "3.8")}.get(name, (name, "3.11"))
-        shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet", "onnx_mxnet_nets": "mxnet"}
+        shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet", "onnx_mxnet_nets": "mxnet", "onnx_ssd": "onnx"}
         environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch", "onnx") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
 
@@ -201,6 +201,12 @@ def onnx_nets(work, side, extension):
     return len(keys), sum(1 for off in found.values() if isinstance(off, float)), wrong
 
 
+def ssd(work):
+    """DetectionOutput of random settings on random inputs, ties among them, in onnxruntime and in OpenCV 5 in both forms: a naive loop's rows."""
+    told = json.loads(call([*work.side("onnx_ssd"), work.blob, "1000"]))
+    return told["inputs"] // 50, sum(told["equal"].values()), told["wrong"]
+
+
 def mxnet_nets(work):
     """Random nets, and GluonCV's ResNet-20 where the files of other people are at hand."""
     folder, real = work.place("MXNet's nets"), os.path.join(os.environ.get("BLOB_REAL_DATA", "none"), RESNET)
@@ -289,6 +295,7 @@ ROWS = [
     ("PyTorch 1.12 computes as MXNet 1.9.1 and its nets", mxnet_nets),
     ("onnxruntime 1.32 and OpenCV 5 compute as Caffe's well-known nets (OpenCV 4.14)", lambda w: onnx_nets(w, "onnx_nets", ".caffemodel")),
     ("onnxruntime 1.32 and OpenCV 5 compute as MXNet 1.9.1 and its nets", lambda w: onnx_nets(w, "onnx_mxnet_nets", ".params")),
+    ("onnxruntime 1.32 and OpenCV 5 find an SSD's boxes as a naive loop does", ssd),
     ("Ray converts with two workers, one killed", lambda w: batch(w, "ray")),
     ("Dask converts with two workers, one killed", lambda w: batch(w, "dask")),
     ("S3 (moto): few range requests for the headers of 500 MB", lambda w: batch(w, "s3")),
