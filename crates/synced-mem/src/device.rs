@@ -1,14 +1,16 @@
 //! The traits of a backend: devices, their in-order queues, and the blocks of memory that the queues allocate.
 //!
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
-//! Declarations alone, with what a backend does that has no way of its own: no name of a backend, no coherence.
+//! Declarations alone, with the upload of a backend that has no way of its own: no name of a backend, no coherence.
 
-pub(crate) mod filled;
 pub(crate) mod token;
 
 use std::any::Any;
 use std::fmt;
+use std::mem;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -194,7 +196,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
     ) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        unsafe { filled::through_host(self, to, at..at + len, fill) }
+        unsafe { through_host(self, to, at..at + len, fill) }
     }
 
     /// Enqueues a copy of `from[at..at + len]` to the host. A call with bytes that [`is_staged`](Self::is_staged) names
@@ -269,4 +271,46 @@ pub unsafe trait Block: fmt::Debug + Any + Send + Sync {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Large enough that the waits do not matter, small enough that a machine without much memory has the room.
+const PIECE: usize = 1 << 20;
+
+/// Enqueues an upload of `range` of a block.
+///
+/// # Safety
+/// As for [`Queue::upload_from`].
+pub(crate) unsafe fn through_host<Q: Queue + ?Sized>(
+    queue: &Q,
+    to: &dyn Block,
+    range: Range<usize>,
+    fill: impl Fn(usize, &mut [u8]) -> Result<(), OriginError>,
+) -> Result<(), Error> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    // A queue that may not be waited for says so before the piece is in use.
+    queue.synchronize()?;
+    let (mut piece, bytes) = (Vec::new(), range.len().min(PIECE));
+    piece.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory { bytes })?;
+    piece.resize(bytes, 0_u8);
+    let start = NonNull::from(&mut piece[..]).cast::<u8>();
+    for at in range.clone().step_by(PIECE) {
+        let part = at..range.end.min(at + PIECE);
+        // SAFETY: the piece has as many bytes, initialised and writable, and no other user: the piece is new, or its
+        // last upload has been synchronised.
+        let out = unsafe { slice::from_raw_parts_mut(start.as_ptr(), part.len()) };
+        fill(at, out).map_err(|source| Error::Origin { range: part.clone(), source })?;
+        // SAFETY: the caller promises the block. The bytes of the piece are readable, and nothing changes them before
+        // the queue is synchronised; where that fails, the piece is never freed.
+        let host = unsafe { queue.upload(to, at, start, part.len()) };
+        if !matches!(host, Ok(Host::Done))
+            && let Err(error) = queue.synchronize()
+        {
+            mem::forget(piece);
+            return Err(error);
+        }
+        host?;
+    }
+    Ok(())
 }

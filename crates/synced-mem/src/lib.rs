@@ -132,6 +132,7 @@ mod error;
 mod fork;
 mod host;
 mod ids;
+mod ledger;
 #[allow(unsafe_code)]
 pub mod loopback;
 mod origin;
@@ -142,7 +143,7 @@ mod stats;
 mod sync;
 
 pub use access::{Access, Head, Location};
-pub use budget::{Budget, BudgetStats};
+pub use budget::Budget;
 pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Host, HostBlock, Queue};
 pub use engine::state::Lacking;
@@ -150,6 +151,7 @@ pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};
 pub use ids::{DeviceId, QueueId};
+pub use ledger::BudgetStats;
 pub use origin::{Origin, OriginError};
 pub use owned::SyncedMem;
 pub use owned::scope::{LentMut, Scope, scope};

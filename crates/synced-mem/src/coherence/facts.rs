@@ -3,6 +3,8 @@
 //! the facts. Pure: no byte and no call of a queue is here. Relies on `replicas` and `uses`. After an action or a wait
 //! the facts are changed here; no action is performed here.
 
+mod landing;
+
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;

@@ -10,7 +10,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::{Intent, Location};
-use crate::budget::Account;
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
 use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
@@ -22,6 +21,7 @@ use crate::error::Error;
 use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;
 use crate::ids::DeviceId;
+use crate::ledger::Account;
 use crate::origin::Origin;
 
 pub(crate) struct State {

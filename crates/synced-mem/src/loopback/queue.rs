@@ -13,7 +13,7 @@ use super::machine::Machine;
 use super::memory::Piece;
 use super::schedule::State;
 use super::task::{Entry, HostBytes, Task};
-use crate::device::filled::through_host;
+use crate::device::through_host;
 use crate::{Arg, Block, Device, DeviceId, Error, Host, OriginError, Queue, QueueId};
 
 /// Enqueues a kernel on a queue of a [`Loopback`](super::Loopback). The closure gets the bytes of `args`, in order.

@@ -16,6 +16,7 @@ use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::{serve, tidy};
 use crate::error::Error;
+use crate::ledger::Tenant;
 use crate::shared::readers::Readers;
 use crate::stats::{Observer, Stats};
 use crate::sync::{Condvar, Lock, Locked, MutexGuard};
@@ -105,18 +106,6 @@ impl Inner {
         self.evict_unless(at, range, dirty, |_| Ok(()))
     }
 
-    /// Takes all bytes away from a place for the sake of others. Refused while any thread moves bytes of this memory:
-    /// it may be the calling one, whose origin or kernel needs the room, and which would wait for itself.
-    pub(crate) fn make_way(&self, at: Location, dirty: Dirty) -> Result<(), Error> {
-        let is_still = |state: &State| match state.facts.outside.first() {
-            None => Ok(()),
-            Some(moving) => Err(self.is_read(&moving.range)),
-        };
-        // Before anything else, so that not even the work that others have left behind is waited for.
-        self.with(is_still)?;
-        self.evict_unless(at, 0..self.len, dirty, is_still)
-    }
-
     fn evict_unless(
         &self,
         at: Location,
@@ -146,18 +135,6 @@ impl Inner {
         tidy::shrink(Locked::from(&self.state));
     }
 
-    /// Whether a place could be made free now, and no byte would be moved for that.
-    pub(crate) fn is_evictable(&self, at: Location) -> bool {
-        self.with(|state| {
-            let (facts, slots) = (&state.facts, state.slots_at(at));
-            let others: Vec<_> = facts.holders().filter(|other| !slots.contains(other)).collect();
-            let is_clean = |slot| facts.replicas.valid(slot).iter().all(|held| facts.lacking(&others, &held) == 0);
-            let is_free = |slot| facts.borrows.check_copy(slot, &facts.whole()).is_ok() && is_clean(slot);
-            let is_read = at == Location::Host && self.readers.are_there();
-            facts.outside.is_empty() && !is_read && slots.into_iter().all(is_free)
-        })
-    }
-
     pub(crate) fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
         let range = check(resolve(range, self.len), self.len);
         range.is_ok_and(|range| range.is_empty() || self.with(|state| state.is_valid_at(location, &range)))
@@ -171,6 +148,35 @@ impl Inner {
         // The old one's destructor is user code.
         let old = self.lock().events.observer.replace(observer);
         drop(old);
+    }
+}
+
+impl Tenant for Inner {
+    /// Refused while any thread moves bytes of this memory:
+    /// it may be the calling one, whose origin or kernel needs the room, and which would wait for itself.
+    fn make_way(&self, at: Location, dirty: Dirty) -> Result<(), Error> {
+        let is_still = |state: &State| match state.facts.outside.first() {
+            None => Ok(()),
+            Some(moving) => Err(self.is_read(&moving.range)),
+        };
+        // Before anything else, so that not even the work that others have left behind is waited for.
+        self.with(is_still)?;
+        self.evict_unless(at, 0..self.len, dirty, is_still)
+    }
+
+    fn is_evictable(&self, at: Location) -> bool {
+        self.with(|state| {
+            let (facts, slots) = (&state.facts, state.slots_at(at));
+            let others: Vec<_> = facts.holders().filter(|other| !slots.contains(other)).collect();
+            let is_clean = |slot| facts.replicas.valid(slot).iter().all(|held| facts.lacking(&others, &held) == 0);
+            let is_free = |slot| facts.borrows.check_copy(slot, &facts.whole()).is_ok() && is_clean(slot);
+            let is_read = at == Location::Host && self.readers.are_there();
+            facts.outside.is_empty() && !is_read && slots.into_iter().all(is_free)
+        })
+    }
+
+    fn was_read(&self) -> bool {
+        self.readers.has_one_entered()
     }
 }
 
