@@ -1,0 +1,209 @@
+"use strict";
+// Holds the user's files and the module. Relies on `wasm_bindgen`, which stands before this in one script. Its policy is
+// that of the page, which lets nothing connect.
+
+const NEAR = 65536; // a short read takes as many bytes, which serve the next ones
+const MOST_IN_MEMORY = 256 << 20;
+const SPARE = 3;
+
+const reader = new FileReaderSync();
+const places = new Map();
+let count = 0;
+let folder = null;
+const spare = [];
+
+/** A file of the user's. */
+class Chosen {
+  constructor(file) {
+    this.file = file;
+    this.near = { at: 0, bytes: new Uint8Array(0) };
+  }
+  len() {
+    return this.file.size;
+  }
+  slice(at, len) {
+    const bytes = new Uint8Array(reader.readAsArrayBuffer(this.file.slice(at, at + len)));
+    if (bytes.length !== Math.min(len, this.file.size - at)) throw new Error("the file became shorter while it was read");
+    return bytes;
+  }
+  read(at, into) {
+    if (into.length >= NEAR) return into.set(this.slice(at, into.length));
+    const { near } = this;
+    if (at < near.at || at + into.length > near.at + near.bytes.length) {
+      this.near = { at, bytes: this.slice(at, NEAR) };
+    }
+    into.set(this.near.bytes.subarray(at - this.near.at, at - this.near.at + into.length));
+  }
+}
+
+/** A file in the private file system of the page's origin. */
+class Private {
+  constructor(name, file, handle) {
+    Object.assign(this, { name, file, handle });
+  }
+  static async make() {
+    const name = crypto.randomUUID();
+    const file = await folder.getFileHandle(name, { create: true });
+    return new Private(name, file, await file.createSyncAccessHandle());
+  }
+  len() {
+    return this.handle.getSize();
+  }
+  setLen(len) {
+    this.handle.truncate(len);
+  }
+  read(at, into) {
+    if (this.handle.read(into, { at }) !== into.length) throw new Error("the private file is shorter than was written");
+  }
+  write(at, bytes) {
+    if (this.handle.write(bytes, { at }) !== bytes.length) throw new Error("the browser has no room left for the page");
+  }
+  flush() {
+    this.handle.flush();
+  }
+  discard() {
+    this.handle.truncate(0);
+    spare.push(this);
+  }
+  async take() {
+    this.handle.close();
+    return { file: await this.file.getFile(), name: this.name };
+  }
+}
+
+/** Bytes in memory, where the browser has no private file system. */
+class Memory {
+  constructor() {
+    this.bytes = new Uint8Array(0);
+  }
+  len() {
+    return this.bytes.length;
+  }
+  setLen(len) {
+    if (len > MOST_IN_MEMORY) throw new Error("this browser gives the page no private files, and memory takes 256 MiB");
+    const bytes = new Uint8Array(len);
+    bytes.set(this.bytes.subarray(0, len));
+    this.bytes = bytes;
+  }
+  read(at, into) {
+    into.set(this.bytes.subarray(at, at + into.length));
+  }
+  write(at, bytes) {
+    const end = at + bytes.length;
+    if (end > this.bytes.length) this.setLen(end);
+    this.bytes.set(bytes, at);
+  }
+  flush() {}
+  discard() {
+    this.bytes = new Uint8Array(0);
+  }
+  async take() {
+    return { file: new Blob([this.bytes]), name: null };
+  }
+}
+
+const keep = (place) => {
+  places.set(++count, place);
+  return count;
+};
+
+const trying = (work) => {
+  try {
+    work();
+  } catch (error) {
+    return error.name === "NotReadableError" ? "the file changed while it was read, or may not be read" : error.message;
+  }
+};
+
+// What the module asks of the browser.
+const host = {
+  read: (number, at, into) => trying(() => places.get(number).read(at, into)),
+  write: (number, at, bytes) => trying(() => places.get(number).write(at, bytes)),
+  setLen: (number, len) => trying(() => places.get(number).setLen(len)),
+  len: (number) => places.get(number).len(),
+  flush: (number) => trying(() => places.get(number).flush()),
+  discard(number) {
+    places.get(number)?.discard();
+    places.delete(number);
+  },
+  place: () => keep(spare.pop() ?? new Memory()),
+  advanced: (bytes) => postMessage({ advanced: bytes }),
+  panicked: (message) => postMessage({ panicked: message }),
+};
+
+/** Makes room: removes what earlier pages left, and opens files ahead, because the module cannot wait for one. */
+async function begin({ module, session, kept }) {
+  wasm_bindgen.initSync({ module });
+  try {
+    const root = await navigator.storage.getDirectory();
+    const { held } = await navigator.locks.query();
+    for await (const [name, entry] of root.entries()) {
+      const isLive = name === session || held.some((lock) => lock.name === name);
+      if (entry.kind === "directory" && !isLive) await root.removeEntry(name, { recursive: true }).catch(() => {});
+    }
+    folder = await root.getDirectoryHandle(session, { create: true });
+    for await (const name of folder.keys()) {
+      if (!kept.includes(name)) await folder.removeEntry(name).catch(() => {});
+    }
+    await refill();
+  } catch {
+    folder = null;
+  }
+  return { isKept: folder !== null };
+}
+
+async function refill() {
+  while (folder && spare.length < SPARE) spare.push(await Private.make());
+}
+
+const opened = new Map();
+
+const work = {
+  begin,
+  open({ key, file, how }) {
+    const number = keep(new Chosen(file));
+    try {
+      opened.set(key, { file: wasm_bindgen.open(number, file.name, file.size, JSON.stringify(how)), number });
+    } catch (error) {
+      places.delete(number);
+      throw error;
+    }
+    return work.describe({ key });
+  },
+  describe: ({ key }) => ({ info: opened.get(key).file.info(), list: opened.get(key).file.list() }),
+  close({ key }) {
+    const { file, number } = opened.get(key) ?? {};
+    file?.free();
+    places.delete(number);
+    opened.delete(key);
+  },
+  select: ({ key, patterns }) => opened.get(key).file.select(patterns),
+  stats: ({ key, place, bins }) => opened.get(key).file.stats(place, bins),
+  values: ({ key, place, slice, most }) => opened.get(key).file.values(place, slice, most),
+  numbers: ({ key, place, most }) => opened.get(key).file.numbers(place, most),
+  verify: ({ key }) => opened.get(key).file.verify(),
+  diff: ({ key, other }) => opened.get(key).file.diff(opened.get(other).file),
+  plan: ({ key, recipe }) => opened.get(key).file.plan(recipe),
+  async convert({ key, recipe }) {
+    const number = host.place();
+    const said = opened.get(key).file.convert(recipe, number);
+    const taken = await places.get(number).take();
+    places.delete(number);
+    return { said, ...taken };
+  },
+  async remove({ name }) {
+    if (folder && name) await folder.removeEntry(name).catch(() => {});
+  },
+};
+
+onmessage = async ({ data: { id, op, ...rest } }) => {
+  try {
+    const answer = await work[op](rest);
+    await refill();
+    postMessage({ id, answer });
+  } catch (error) {
+    // The module's errors are texts; anything else ends it.
+    if (typeof error === "string") postMessage({ id, error });
+    else postMessage({ id, fatal: String(error?.message ?? error) });
+  }
+};
