@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -107,12 +107,34 @@ fn command(part: &Part, tools: &Tools) -> Result<Command> {
     let mut command = shell::command(part.line, value).context("a word is not known")?;
     command.env("CARGO_TARGET_DIR", shell::target_directory()?.join(part.name));
     if tools.builds_std {
-        // Unstable flags of a released compiler.
-        command.arg("-Zbuild-std").env("RUSTC_BOOTSTRAP", "1").env("RUSTC", tools.root.join("usr/bin/rustc"));
-        let libraries = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-        command.env("LD_LIBRARY_PATH", tools.root.join(libraries));
+        builds_std(&mut command, &tools.root, "-Zbuild-std");
     }
     Ok(command)
+}
+
+/// Lets a build for WebAssembly, by a command of cargo, find a std and a linker.
+pub(crate) fn for_wasm(command: &mut Command) -> Result<()> {
+    let target = "wasm32-unknown-unknown";
+    if shell::has_target(target)? {
+        return Ok(());
+    }
+    let sysroot = shell::read(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let host = format!("lib/rustlib/{}-unknown-linux-gnu/bin/rust-lld", std::env::consts::ARCH);
+    let own = PathBuf::from(sysroot.trim()).join(host);
+    let linker: &[&str] = if own.is_file() { &[] } else { &["lld-22"] };
+    let root = debian::unpacked(&[COMPILER, linker].concat())?;
+    let linker = if own.is_file() { own } else { root.join("usr/bin/wasm-ld-22") };
+    command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
+    builds_std(command, &root, "-Zbuild-std=std,panic_abort");
+    Ok(())
+}
+
+/// Builds std too, with the compiler that is unpacked.
+fn builds_std(command: &mut Command, root: &Path, flag: &str) {
+    // Unstable flags of a released compiler.
+    command.arg(flag).env("RUSTC_BOOTSTRAP", "1").env("RUSTC", root.join("usr/bin/rustc"));
+    let libraries = format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    command.env("LD_LIBRARY_PATH", root.join(libraries));
 }
 
 /// The runs, read from the output of cargo and the tests.
@@ -172,7 +194,7 @@ fn perform(mut command: Command) -> Result<String> {
 }
 
 /// Tells `cargo xtask ci` as a test does, where asked to.
-fn report(line: &str) -> Result<()> {
+pub(crate) fn report(line: &str) -> Result<()> {
     let Some(path) = std::env::var_os("BLOB_TEST_REPORT") else {
         return Ok(());
     };

@@ -1,0 +1,157 @@
+//! `cargo xtask page [--serve]`: the page in the browser, built into `target/page`: the module as WebAssembly, packed
+//! into the one document with its scripts and styles, so that the document's policy names each script and allows no
+//! connection. Twice the same bytes. Where rustup has no std for WebAssembly, the one of `targets` is built.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::serve::Server;
+use crate::{shell, targets};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The most bytes of the module, packed.
+const MOST: usize = 1_600_000;
+
+/// The files beside the document, which are taken as they are.
+const BESIDE: &[&str] = &["manifest.webmanifest", "icon.svg"];
+
+pub(crate) fn run(arguments: &[&str]) -> Result<()> {
+    ensure!(matches!(arguments, [] | ["--serve"]), "page takes --serve alone, not {arguments:?}");
+    let folder = build()?;
+    if arguments.is_empty() {
+        return Ok(());
+    }
+    let server = Server::begin(&folder, 8000)?;
+    println!("page: http://{}/ until you stop this", server.address);
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Builds the page; gives its folder.
+pub(crate) fn build() -> Result<PathBuf> {
+    let target = shell::target_directory()?;
+    let work = target.join("page-build");
+    let mut cargo = shell::cargo("build -q --release --locked --manifest-path web/Cargo.toml -p blob-web --target");
+    cargo.arg(TARGET).env("CARGO_TARGET_DIR", &work);
+    targets::for_wasm(&mut cargo)?;
+    shell::run(&mut cargo)?;
+    let mut bindgen = shell::cargo("run -q --locked --manifest-path web/Cargo.toml -p blob-web-bindgen --");
+    let module = work.join(TARGET).join("release/blob_web.wasm");
+    shell::run(bindgen.env("CARGO_TARGET_DIR", &work).arg(module).arg(work.join("bound")))?;
+    let folder = target.join("page");
+    let len = assemble(&shell::root().join("web"), &work.join("bound"), &folder)?;
+    println!("page: {}, the module {len} bytes packed", folder.display());
+    ensure!(len <= MOST, "the module has {len} bytes packed, and at most {MOST} are allowed");
+    Ok(folder)
+}
+
+/// Puts the document together; gives the length of the packed module.
+fn assemble(web: &Path, bound: &Path, folder: &Path) -> Result<usize> {
+    let read = |path: PathBuf| fs::read_to_string(&path).with_context(|| path.display().to_string());
+    let own = |name: &str| read(web.join(name));
+    let module = packed(&fs::read(bound.join("blob_web_bg.wasm"))?)?;
+    let scripts = own("words.js")? + &own("page.js")?;
+    let styles = own("page.css")?;
+    let worker = read(bound.join("blob_web.js"))? + &own("worker.js")?;
+    for text in [&scripts, &styles, &worker] {
+        let breaks = ["</script", "<!--", "</style"].into_iter().find(|end| text.to_lowercase().contains(end));
+        ensure!(breaks.is_none(), "{breaks:?} would end a part of the document");
+    }
+    let document = filled(
+        &own("index.html")?,
+        &[
+            ("@SCRIPTS@", &source(&scripts)),
+            ("@STYLES@", &source(&styles)),
+            ("@page.css@", &styles),
+            ("@module@", &base64(&module)),
+            ("@worker.js@", &worker),
+            ("@words.js@@page.js@", &scripts),
+        ],
+    )?;
+    let version: String = Sha256::digest(&document).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    fs::create_dir_all(folder)?;
+    fs::write(folder.join("index.html"), document)?;
+    fs::write(folder.join("sw.js"), filled(&own("sw.js")?, &[("@VERSION@", &version)])?)?;
+    for name in BESIDE {
+        fs::write(folder.join(name), own(name)?)?;
+    }
+    Ok(module.len())
+}
+
+/// The text with each mark, which stands there once, replaced.
+fn filled(text: &str, marks: &[(&str, &str)]) -> Result<String> {
+    let mut parts: Vec<(usize, &str, &str)> = Vec::new();
+    for (mark, with) in marks {
+        ensure!(text.matches(mark).count() == 1, "{mark} does not stand in the text once");
+        parts.push((text.find(mark).context("the mark is gone")?, mark, with));
+    }
+    parts.sort_unstable();
+    let (mut out, mut done) = (String::new(), 0);
+    for (at, mark, with) in parts {
+        out.push_str(&text[done..at]);
+        out.push_str(with);
+        done = at + mark.len();
+    }
+    Ok(out + &text[done..])
+}
+
+/// A script or a style as a policy names it.
+fn source(text: &str) -> String {
+    format!("'sha256-{}'", base64(&Sha256::digest(text)))
+}
+
+fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(bytes)?;
+    Ok(gzip.finish()?)
+}
+
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// The bytes of a text that a browser gives.
+pub(crate) fn from_base64(text: &str) -> Vec<u8> {
+    let digits: Vec<u32> =
+        text.bytes().filter_map(|c| DIGITS.iter().position(|digit| *digit == c)).map(|digit| digit as u32).collect();
+    let group = |four: &[u32]| {
+        let bits = (0..4).fold(0, |bits, i| bits << 6 | four.get(i).copied().unwrap_or(0));
+        bits.to_be_bytes()[1..four.len()].to_vec()
+    };
+    digits.chunks(4).flat_map(group).collect()
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let group = |three: &[u8]| {
+        let bits = (0..3).fold(0, |bits, i| bits << 8 | u32::from(three.get(i).copied().unwrap_or(0)));
+        let digit = |i: usize| DIGITS[(bits >> (18 - 6 * i)) as usize & 63] as char;
+        (0..4).map(|i| if i <= three.len() { digit(i) } else { '=' }).collect::<String>()
+    };
+    bytes.chunks(3).map(group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The vectors of RFC 4648, and the hash that the specification of policies has as its example.
+    #[test]
+    fn scripts_are_named_as_a_policy_names_them() {
+        let texts = ["", "f", "fo", "foo", "foob", "fooba", "foobar"];
+        let digits = ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"];
+        assert_eq!(texts.map(|text| base64(text.as_bytes())), digits);
+        assert_eq!(digits.map(from_base64), texts.map(|text| text.as_bytes().to_vec()));
+        assert_eq!(source("alert('Hello, world.');"), "'sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng='");
+    }
+
+    #[test]
+    fn a_mark_stands_in_the_text_once() {
+        assert_eq!(filled("a@x@b@y@", &[("@y@", "@x@"), ("@x@", "1")]).unwrap(), "a1b@x@");
+        assert!(filled("a", &[("@x@", "")]).is_err());
+        assert!(filled("@x@@x@", &[("@x@", "")]).is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! `cargo xtask page-check [FILE ...]`: the page in real browsers, driven by WebDriver, against the tool: each golden
+//! file is listed as `blob ls --json` does, or refused with its words; each conversion has the bytes of the tool's by
+//! the same recipe; nothing is asked for but the page's own files, and the worker can ask for nothing. A browser that
+//! is not here is said.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::serve::Server;
+use crate::webdriver::{Browser, KINDS};
+use crate::{page, shell, targets};
+
+/// What a worker could use to reach another machine. Each must fail, whatever the address.
+const REACHES: &[(&str, &str)] = &[
+    ("fetch", "await fetch(address)"),
+    ("fetch of the page's host", "await fetch(own)"),
+    (
+        "XMLHttpRequest",
+        "await new Promise((ok, no) => { const x = new XMLHttpRequest(); x.onload = ok; x.onerror = () => no(new Error('error')); \
+         x.open('GET', own); x.send(); })",
+    ),
+    (
+        "WebSocket",
+        "await new Promise((ok, no) => { const w = new WebSocket(address.replace('http', 'ws')); w.onopen = ok; \
+         w.onerror = () => no(new Error('error')); })",
+    ),
+    (
+        "EventSource",
+        "await new Promise((ok, no) => { const e = new EventSource(own); e.onopen = ok; e.onerror = () => no(new Error('error')); })",
+    ),
+    ("importScripts", "importScripts(own)"),
+    ("import()", "await import(own)"),
+];
+
+/// Parts of the names of files whose shapes are past 32 bits: the page refuses them at an earlier extent.
+const NARROW: &[&str] = &["_dims_", "csr_aux_shape_neg"];
+
+/// The files of the pictures: the second has names that are markup, and is compared with.
+const SHOWN: &[&str] =
+    &["tests/data/caffe/net/f32_v2_diff.caffemodel", "tests/data/other/escape-collision.safetensors"];
+
+/// The widths of the windows in pixels: a phone, a tablet, a desk.
+const WIDTHS: &[u32] = &[390, 768, 1280];
+
+/// Each part of the page, what is done there, and when that is done.
+const TABS: &[(&str, &str, &str)] = &[
+    ("summary", "", "document.querySelector('dl dd')"),
+    (
+        "tensors",
+        "setTimeout(() => document.querySelector('.rows .name').click(), 300);",
+        "document.querySelector('.detail canvas, .detail .bars svg') && document.querySelector('.values').textContent !== ''",
+    ),
+    ("verify", "$('verify').click();", "$('verdict').querySelector('.good, .bad')"),
+    ("diff", "$('compare').click();", "$('difference').querySelector('table')"),
+    ("convert", "", "$('said').querySelector('#changes')"),
+];
+
+/// The formats of the conversions, with the steps of each recipe.
+fn recipes() -> Vec<(&'static str, Value)> {
+    vec![
+        ("safetensors", json!([])),
+        ("npz", json!([{ "name": "dtype", "settings": { "to": "f16" } }])),
+        ("params", json!([{ "name": "strip-diff" }])),
+    ]
+}
+
+/// What a check of one browser found.
+#[derive(Default)]
+struct Counts {
+    listed: usize,
+    refused: usize,
+    converted: usize,
+    unconverted: usize,
+}
+
+pub(crate) fn run(named: &[&str]) -> Result<()> {
+    if KINDS.iter().all(|kind| !kind.is_here()) {
+        return said("NOT TESTED: the page in a browser: neither chromedriver nor geckodriver is on the path");
+    }
+    if let Err(why) = targets::for_wasm(&mut Command::new("cargo")) {
+        return said(&format!("NOT TESTED: the page in a browser: no std for WebAssembly can be had: {why:#}"));
+    }
+    let folder = page::build()?;
+    shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
+    let tool = shell::target_directory()?.join("debug/blob");
+    let files = files(named)?;
+    let server = Server::begin(&folder, 0)?;
+    for kind in KINDS {
+        let Some(browser) = Browser::start(kind, &server.address.to_string())? else {
+            said(&format!("NOT TESTED: the page in {}: its driver is not on the path", kind.name))?;
+            continue;
+        };
+        let check =
+            Check { browser, server: &server, tool: &tool, work: shell::target_directory()?.join("page-check") };
+        std::fs::create_dir_all(&check.work)?;
+        check.begin()?;
+        check.worker_reaches_nothing()?;
+        let mut counts = Counts::default();
+        for file in &files {
+            check.file(file, &mut counts).with_context(|| format!("{}: {}", kind.name, file.display()))?;
+        }
+        check.fits(kind.name)?;
+        check.nothing_was_asked_for()?;
+        let Counts { listed, refused, converted, unconverted } = counts;
+        said(&format!(
+            "the page in {}: {listed} files listed and {refused} refused, {converted} conversions and {unconverted} \
+             refusals of one, as by the tool; no request but for the page's own files",
+            kind.name
+        ))?;
+    }
+    Ok(())
+}
+
+/// Says a line, and tells `cargo xtask ci`.
+fn said(line: &str) -> Result<()> {
+    println!("page-check: {line}");
+    targets::report(line)
+}
+
+/// The golden files, or the ones that are named.
+fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
+    if !named.is_empty() {
+        return Ok(named.iter().map(PathBuf::from).collect());
+    }
+    let root = shell::root();
+    let is_tensors = |name: &String| {
+        let other = ["md", "py", "json", "jsonl", "tsv", "txt", "prototxt"];
+        name.starts_with("tests/data/") && !other.iter().any(|end| name.ends_with(&format!(".{end}")))
+    };
+    let mut files: Vec<PathBuf> =
+        shell::files(&root)?.into_iter().filter(is_tensors).map(|name| root.join(name)).collect();
+    if let Some(real) = std::env::var_os("BLOB_REAL_DATA") {
+        let mut more: Vec<PathBuf> = std::fs::read_dir(real)?.filter_map(|file| Some(file.ok()?.path())).collect();
+        more.retain(|file| file.is_file());
+        more.sort();
+        files.extend(more);
+    }
+    Ok(files)
+}
+
+struct Check<'a> {
+    browser: Browser,
+    server: &'a Server,
+    tool: &'a Path,
+    work: PathBuf,
+}
+
+impl Check<'_> {
+    fn begin(&self) -> Result<()> {
+        self.browser.open(&format!("http://{}/", self.server.address))?;
+        self.browser.until("document.body.dataset.ready === 'yes'")
+    }
+
+    /// The tool's answer, or its error, in the folder of the file.
+    fn tool(&self, file: &Path, arguments: &[&str]) -> Result<Value> {
+        let folder = file.parent().context("a file lies in a folder")?;
+        let output = Command::new(self.tool).current_dir(folder).arg("--json").args(arguments).output()?;
+        let text = String::from_utf8(output.stdout)?;
+        serde_json::from_str(text.lines().next().unwrap_or_default()).with_context(|| format!("{arguments:?}: {text}"))
+    }
+
+    fn file(&self, file: &Path, counts: &mut Counts) -> Result<()> {
+        let name = file.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
+        let before = self.browser.script("return document.body.dataset.opened ?? '0';", &json!([]))?;
+        self.browser.choose("#files", &[&file.display().to_string()])?;
+        self.browser.until(&format!("(document.body.dataset.opened ?? '0') !== {before}"))?;
+        let wanted = self.tool(file, &["ls", name])?;
+        let last =
+            "const f = files.at(-1); return f && f.key === Number(document.body.dataset.opened) ? f.list : null;";
+        let found = self.browser.script(last, &json!([]))?;
+        let is_narrow = NARROW.iter().any(|narrow| name.contains(narrow));
+        if wanted["schema"] == "blob.error/1" || is_narrow && found.is_null() {
+            let said = self.browser.script("return $('alerts').firstChild?.textContent ?? null;", &json!([]))?;
+            let wanted = self.browser.script("return visible(arguments[0]);", &json!([wanted["error"]["message"]]))?;
+            let is_same = said == wanted || is_narrow && !said.is_null();
+            ensure!(found.is_null() && is_same, "the page says {said}, the tool {wanted}");
+            counts.refused += 1;
+            return Ok(());
+        }
+        differ(&wanted, &found)?;
+        counts.listed += 1;
+        self.table(&wanted)?;
+        for (format, steps) in recipes() {
+            self.conversion(file, name, (format, steps), counts).with_context(|| format!("to {format}"))?;
+        }
+        self.browser.script("remove(files.at(-1));", &json!([])).map(drop)
+    }
+
+    /// The table of the document has the rows.
+    fn table(&self, list: &Value) -> Result<()> {
+        self.browser.script("show('tensors');", &json!([]))?;
+        let rows = list["tensors"].as_array().context("no tensors")?;
+        self.browser.until(&format!(
+            "document.querySelector('.table')?.getAttribute('aria-rowcount') === '{}'",
+            rows.len() + 1
+        ))?;
+        let seen = self.browser.script(
+            "return [...document.querySelectorAll('.rows .name')].map((cell) => cell.textContent);",
+            &json!([]),
+        )?;
+        let seen = seen.as_array().context("no rows")?;
+        ensure!(seen.len() >= rows.len().min(3), "{} of {} rows are there", seen.len(), rows.len());
+        for (cell, row) in seen.iter().zip(rows) {
+            let wanted = self.browser.script("return visible(arguments[0]);", &json!([row["name"]]))?;
+            ensure!(*cell == wanted, "the table has {cell}, not {wanted}");
+        }
+        Ok(())
+    }
+
+    fn conversion(&self, file: &Path, name: &str, (format, steps): (&str, Value), counts: &mut Counts) -> Result<()> {
+        let out = self.work.join(format!("out.{format}"));
+        let path = format!("out.{format}");
+        let recipe = json!({ "schema": "blob.recipe/1", "sources": [{ "path": name }], "steps": steps,
+            "target": { "path": path, "format": format } });
+        let recipe_file = self.work.join("recipe.json");
+        std::fs::write(&recipe_file, recipe.to_string())?;
+        let (recipe_path, out_path) = (recipe_file.display().to_string(), out.display().to_string());
+        let told = self.tool(file, &["convert", "--recipe", &recipe_path, name, "-o", &out_path, "--force"])?;
+        let done = self.browser.awaited(
+            "try { const done = await ask('convert', { key: files.at(-1).key, recipe: args[0] }); \
+               const digest = await crypto.subtle.digest('SHA-256', await done.file.arrayBuffer()); \
+               await ask('remove', { name: done.name }); \
+               return { digest: [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, '0')).join('') }; \
+             } catch (problem) { return { refused: problem.message }; }",
+            &json!([recipe.to_string()]),
+        )?;
+        if told["schema"] == "blob.error/1" {
+            let message = told["error"]["message"].as_str().unwrap_or_default();
+            ensure!(done["refused"] == message, "the page says {done}, the tool {message:?}");
+            counts.unconverted += 1;
+            return Ok(());
+        }
+        let wanted: String = Sha256::digest(std::fs::read(&out)?).iter().map(|byte| format!("{byte:02x}")).collect();
+        ensure!(done["digest"] == wanted.as_str(), "the page makes {done}, the tool {wanted}");
+        counts.converted += 1;
+        Ok(())
+    }
+
+    /// A worker of the page's kind, with each way to reach another machine. The same script in a worker of a page
+    /// without a policy reaches our server, or the check could not fail.
+    fn worker_reaches_nothing(&self) -> Result<()> {
+        let own = format!("http://{}/icon.svg", self.server.address);
+        for (name, code) in REACHES {
+            let script = format!(
+                "const address = {own:?}; const own = address; (async () => {{ {code}; }})()\
+                 .then(() => postMessage('reached'), (e) => postMessage('refused: ' + (e?.message ?? e)));"
+            );
+            let told = self.browser.awaited(
+                "return await new Promise((ok) => { const url = URL.createObjectURL(new Blob([args[0]], { type: 'text/javascript' })); \
+                   const w = new Worker(url); w.onmessage = (told) => ok(told.data); w.onerror = (e) => ok('refused: ' + e.message); });",
+                &json!([script]),
+            )?;
+            let is_refused = told.as_str().is_some_and(|told| told.starts_with("refused"));
+            ensure!(is_refused, "a worker of the page has {name}: {told}");
+        }
+        drop(self.browser.console());
+        let asked: Vec<String> = self.own_requests(false);
+        ensure!(asked.is_empty(), "the worker asked for {asked:?}");
+        Ok(())
+    }
+
+    /// Each part of the page at each width, light and dark: nothing is wider than the window. The pictures lie in
+    /// `target/page-check`.
+    fn fits(&self, name: &str) -> Result<()> {
+        if name != "Chromium" {
+            return Ok(());
+        }
+        for file in SHOWN {
+            let file = shell::root().join(file);
+            let before = self.browser.script("return document.body.dataset.opened ?? '0';", &json!([]))?;
+            self.browser.choose("#files", &[&file.display().to_string()])?;
+            self.browser.until(&format!("(document.body.dataset.opened ?? '0') !== {before}"))?;
+        }
+        for (width, scheme) in WIDTHS.iter().flat_map(|width| ["light", "dark"].map(|scheme| (*width, scheme))) {
+            let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+            self.browser.devtools("Emulation.setDeviceMetricsOverride", &size)?;
+            let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+            self.browser.devtools("Emulation.setEmulatedMedia", &media)?;
+            for (tab, act, done) in TABS {
+                self.browser.script(&format!("choose(files[0]); show('{tab}'); {act}"), &json!([]))?;
+                self.browser.until(done)?;
+                let picture = self.browser.picture()?;
+                std::fs::write(self.work.join(format!("{tab}-{width}-{scheme}.png")), page::from_base64(&picture))?;
+                let wide = "const e = document.documentElement; return e.scrollWidth - e.clientWidth;";
+                let over = self.browser.script(wide, &json!([]))?;
+                ensure!(over == 0, "{tab} at {width} pixels is {over} too wide");
+            }
+        }
+        Ok(())
+    }
+
+    /// The requests for the page's own files, or all others.
+    fn own_requests(&self, is_own: bool) -> Vec<String> {
+        let own = format!("http://{}/", self.server.address);
+        let files: BTreeSet<&str> = ["", "index.html", "sw.js", "manifest.webmanifest", "icon.svg"].into();
+        let is_file = |request: &String| {
+            let target = request.strip_prefix("GET ").unwrap_or_default();
+            let path = target.strip_prefix(&own).or_else(|| target.strip_prefix('/'));
+            path.is_some_and(|path| files.contains(path))
+        };
+        self.server.requests().into_iter().filter(|request| is_file(request) == is_own).collect()
+    }
+
+    fn nothing_was_asked_for(&self) -> Result<()> {
+        // Firefox gives no log. What the worker's own refusals wrote was read before.
+        let said = self.browser.console().unwrap_or_default();
+        ensure!(said.is_empty(), "the console says {said:#?}");
+        let asked = self.own_requests(false);
+        ensure!(asked.is_empty(), "the browser asked for {asked:#?}");
+        Ok(())
+    }
+}
+
+/// Says where two answers differ.
+fn differ(wanted: &Value, found: &Value) -> Result<()> {
+    let Some(fields) = wanted.as_object() else { bail!("the tool says {wanted}") };
+    for (name, value) in fields {
+        if found[name] == *value {
+            continue;
+        }
+        if let (Some(ours), Some(theirs)) = (value.as_array(), found[name].as_array()) {
+            let first = ours.iter().zip(theirs).find(|(ours, theirs)| ours != theirs);
+            bail!(
+                "{name}: the tool has {} items, the page {}; the first that differ: {first:?}",
+                ours.len(),
+                theirs.len()
+            );
+        }
+        bail!("{name}: the tool has {value}, the page {}", found[name]);
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! The little of WebDriver that the page's check needs: a session of a browser behind its driver, spoken to in JSON.
+//! Relies on a driver program on the path. A driver ends with its value.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+/// The key under which WebDriver gives an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+
+/// How long anything in the page may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A browser that can be driven.
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    driver: &'static str,
+    /// The line in which the driver tells its port, up to the number.
+    told: &'static str,
+    /// The settings of a session; the argument is the proxy.
+    settings: fn(&str) -> Value,
+}
+
+/// Nothing of a browser's own goes out, and the proxy sees all the rest. Tests run as root, where Chromium has no
+/// sandbox.
+pub(crate) const KINDS: &[Kind] = &[
+    Kind {
+        name: "Chromium",
+        driver: "chromedriver",
+        told: "on port ",
+        settings: |proxy| {
+            let proxy = format!("--proxy-server={proxy}");
+            json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": { "args": [
+                "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                "--disable-domain-reliability", "--disable-default-apps", "--metrics-recording-only",
+                "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication",
+                "--proxy-bypass-list=<-loopback>", proxy,
+            ] } })
+        },
+    },
+    Kind {
+        name: "Firefox",
+        driver: "geckodriver",
+        told: "Listening on 127.0.0.1:",
+        settings: |proxy| {
+            json!({ "proxy": { "proxyType": "manual", "httpProxy": proxy, "sslProxy": proxy },
+                "moz:firefoxOptions": { "args": ["-headless"], "prefs": { "network.proxy.allow_hijacking_localhost": true,
+                    "network.captive-portal-service.enabled": false, "network.connectivity-service.enabled": false,
+                    "app.normandy.enabled": false, "services.settings.server": "", "browser.safebrowsing.downloads.remote.enabled": false } } })
+        },
+    },
+];
+
+impl Kind {
+    /// Whether the driver is on the path.
+    pub(crate) fn is_here(&self) -> bool {
+        Command::new(self.driver).arg("--version").output().is_ok()
+    }
+}
+
+/// A session.
+pub(crate) struct Browser {
+    driver: Child,
+    port: u16,
+    session: String,
+}
+
+impl Browser {
+    /// Starts a browser; `None` where its driver is not on the path.
+    pub(crate) fn start(kind: &Kind, proxy: &str) -> Result<Option<Self>> {
+        let mut driver = Command::new(kind.driver);
+        driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let Ok(mut driver) = driver.spawn() else { return Ok(None) };
+        let lines = BufReader::new(driver.stdout.take().context("the driver has no output")?).lines();
+        let port = lines.map_while(Result::ok).find_map(|line| {
+            let rest = line.split_once(kind.told)?.1.to_owned();
+            rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
+        });
+        let mut browser = Self { driver, port: port.context("the driver tells no port")?, session: String::new() };
+        let begun =
+            browser.call("POST", "/session", &json!({ "capabilities": { "alwaysMatch": (kind.settings)(proxy) } }))?;
+        browser.session = begun["sessionId"].as_str().context("no session")?.to_owned();
+        browser.command("POST", "/timeouts", &json!({ "script": PATIENCE.as_millis() as u64 }))?;
+        Ok(Some(browser))
+    }
+
+    pub(crate) fn open(&self, address: &str) -> Result<()> {
+        self.command("POST", "/url", &json!({ "url": address })).map(drop)
+    }
+
+    /// The value of a function's body; the arguments are in `arguments`.
+    pub(crate) fn script(&self, body: &str, arguments: &Value) -> Result<Value> {
+        self.command("POST", "/execute/sync", &json!({ "script": body, "args": arguments }))
+    }
+
+    /// The value that the body of an asynchronous function gives; an error of the page's is one.
+    pub(crate) fn awaited(&self, body: &str, arguments: &Value) -> Result<Value> {
+        let whole = format!(
+            "const done = arguments[arguments.length - 1]; (async (...args) => {{ {body} }})(...arguments)\
+             .then((value) => done({{ value }}), (e) => done({{ error: e?.message ?? String(e) }}));"
+        );
+        let told = self.command("POST", "/execute/async", &json!({ "script": whole, "args": arguments }))?;
+        ensure!(told.get("error").is_none(), "the page says {}", told["error"]);
+        Ok(told["value"].clone())
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) fn until(&self, expression: &str) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if self.script(&format!("return Boolean({expression});"), &json!([]))? == true {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        bail!("`{expression}` does not come true")
+    }
+
+    /// Gives files to an input.
+    pub(crate) fn choose(&self, css: &str, paths: &[&str]) -> Result<()> {
+        let element = self.element(css)?;
+        self.command("POST", &format!("/element/{element}/value"), &json!({ "text": paths.join("\n") })).map(drop)
+    }
+
+    fn element(&self, css: &str) -> Result<String> {
+        let found = self.command("POST", "/element", &json!({ "using": "css selector", "value": css }))?;
+        Ok(found[ELEMENT].as_str().with_context(|| format!("there is no {css}"))?.to_owned())
+    }
+
+    /// A picture of the window, as base64 of a PNG.
+    pub(crate) fn picture(&self) -> Result<String> {
+        Ok(self.command("GET", "/screenshot", &Value::Null)?.as_str().context("no picture")?.to_owned())
+    }
+
+    /// A command of Chromium's own protocol.
+    pub(crate) fn devtools(&self, command: &str, parameters: &Value) -> Result<Value> {
+        self.command("POST", "/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+    }
+
+    /// The errors on the console since the last call.
+    pub(crate) fn console(&self) -> Result<Vec<String>> {
+        let log = self.command("POST", "/se/log", &json!({ "type": "browser" }))?;
+        let severe = log.as_array().into_iter().flatten().filter(|line| line["level"] == "SEVERE");
+        Ok(severe.map(|line| line["message"].to_string()).collect())
+    }
+
+    fn command(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        self.call(method, &format!("/session/{}{path}", self.session), body)
+    }
+
+    fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).context("the driver has gone")?;
+        stream.set_read_timeout(Some(2 * PATIENCE))?;
+        let (len, port) = (body.len(), self.port);
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n")?;
+        write!(stream, "Content-Length: {len}\r\nConnection: close\r\n\r\n{body}")?;
+        let mut answer = BufReader::new(stream);
+        let (mut line, mut len) = (String::new(), 0);
+        while answer.read_line(&mut line)? > 0 && !line.trim().is_empty() {
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                len = value.trim().parse()?;
+            }
+            line.clear();
+        }
+        let mut text = vec![0; len];
+        answer.read_exact(&mut text)?;
+        let mut answer: Value = serde_json::from_slice(&text).context("the driver's answer is not JSON")?;
+        let value = answer["value"].take();
+        ensure!(value.get("error").is_none(), "{path}: {}: {}", value["error"], value["message"]);
+        Ok(value)
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.command("DELETE", "", &Value::Null);
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
