@@ -1,15 +1,22 @@
 //! Each operator of MXNet's as a net that becomes an ONNX model, run by the interpreter, against the real MXNet's
 //! output.
 
-use blob_graph::{Graph, Make, Need, Shapes, Target, to_onnx};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use blob_graph::{Graph, Make, Need, Operator, Shapes, Target, operators, to_onnx};
 use blob_io::mxnet::Symbol;
+use blob_io::net::Framework;
 use blob_io::{Checkpoint, Entry};
 use rayon::prelude::*;
+use serde_json::Value;
 
-use super::caffe::{compare, of_net};
+use super::caffe::{compare, message, of_net};
 use super::model::{self, Model};
 use super::{Case, cases, difference, run, tensor};
 use crate::support::floats::wide;
+use crate::support::random::Random;
 use crate::support::{Folder, blob, data, opened, report};
 
 /// The net that is refused, with words of the reason. Whatever is converted is equal.
@@ -114,4 +121,83 @@ fn no_number_of_a_symbol_breaks_the_graph() {
         graphs.count()
     });
     assert!(counts.sum::<usize>() > 300);
+}
+
+/// So many sets of numbers are tried in each golden symbol.
+const SETS: usize = 64;
+
+/// A text with small numbers in place of some of its numbers.
+fn renumbered(text: &str, random: &mut Random) -> String {
+    let bytes = text.as_bytes();
+    let (mut made, mut at) = (String::new(), 0);
+    while at < bytes.len() {
+        let is_inner = at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || b"._".contains(&bytes[at - 1]));
+        let end = (at..bytes.len()).find(|end| !bytes[*end].is_ascii_digit()).unwrap_or(bytes.len());
+        if end > at && !is_inner && random.once_in(2) {
+            made += &random.below(5).to_string();
+            at = end;
+        } else {
+            made.push(char::from(bytes[at]));
+            at += 1;
+        }
+    }
+    made
+}
+
+/// The symbol with small numbers in place of some of the attributes'.
+fn varied(symbol: &Value, random: &mut Random) -> String {
+    let mut symbol = symbol.clone();
+    for node in symbol["nodes"].as_array_mut().expect("nodes") {
+        let attributes = node.as_object_mut().expect("a node").iter_mut();
+        let attributes = attributes.filter(|(key, _)| ["attrs", "attr", "param"].contains(&&***key));
+        for value in attributes.filter_map(|(_, own)| own.as_object_mut()).flat_map(|own| own.values_mut()) {
+            if let Some(text) = value.as_str().filter(|_| random.once_in(3)).map(str::to_owned) {
+                *value = renumbered(&text, random).into();
+            }
+        }
+    }
+    symbol.to_string()
+}
+
+/// Runs the model of a symbol with random weights. Whether there is one.
+fn runs(case: &Case, text: &str, random: &mut Random) -> bool {
+    let Ok(symbol) = Symbol::from_bytes("net-symbol.json", text.as_bytes()) else { return false };
+    let random = RefCell::new(random);
+    let weight = |need: &Need, dims: &[usize]| {
+        let values = (0..dims.iter().product()).map(|_| random.borrow_mut().below(4001) as f64 / 1000.0 - 2.0);
+        values.map(|value| if need.tensor.ends_with("var") { value.abs() + 0.1 } else { value }).collect()
+    };
+    let Ok(model) = of_net(&symbol.net, &shapes(case, &symbol), weight) else { return false };
+    run::run(&model, &case.side("in/"));
+    true
+}
+
+/// Whatever small numbers a symbol has, its model holds its own claims: shapes, types, what is written and read.
+#[test]
+fn random_numbers_of_a_symbol_give_models_that_hold_their_claims() {
+    let cases = cases("onnx_graph/mxnet.npz");
+    let small: Vec<&Case> = cases.iter().filter(|case| !case.name.starts_with("resnet")).collect();
+    let tried = small.par_iter().enumerate().map(|(seed, case)| {
+        let symbol: Value = serde_json::from_slice(&case.bytes("symbol")).expect("JSON");
+        let (mut random, mut models, mut wrong) = (Random::new(1 + seed as u64), 0, String::new());
+        for _ in 0..SETS {
+            let text = varied(&symbol, &mut random);
+            match catch_unwind(AssertUnwindSafe(|| runs(case, &text, &mut random))) {
+                Ok(is_model) => models += usize::from(is_model),
+                Err(reason) => wrong = format!("{}: {}\n{text}\n", case.name, message(&*reason)),
+            }
+        }
+        (types(case), models, wrong)
+    });
+    let (mut kinds, mut all, mut wrong) = (BTreeSet::new(), 0, String::new());
+    for (types, models, reason) in tried.collect::<Vec<_>>() {
+        (all, wrong) = (all + models, wrong + &reason);
+        kinds.extend(types.into_iter().filter(|_| models > 0));
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    let rows: Vec<Operator> = operators(Framework::Mxnet).collect();
+    let is_tried = |row: &&Operator| row.types.iter().any(|kind| kinds.contains(*kind));
+    let idle: Vec<&str> = rows.iter().filter(|row| !is_tried(row)).map(|row| row.types[0]).collect();
+    assert!(idle.is_empty(), "no case has {idle:?}");
+    report(&format!("onnx: {all} models of symbols with random numbers, {} rows", rows.len()));
 }
