@@ -3,7 +3,7 @@
 use std::io::{Cursor, Read};
 
 use blob_core::DType;
-use blob_io::{Checkpoint, Format, Kind, SparseKind};
+use blob_io::{Bytes, Checkpoint, Error, Format, Kind, OpenOptions, SparseKind};
 use proptest::prelude::*;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -250,4 +250,22 @@ fn files_of_other_writers_hold_what_they_were_given() {
     assert_eq!(sparse.shape.dims(), [2, 3]);
     let indptr = csr.load(&csr.entries()[2]).unwrap();
     assert_eq!(*indptr.data().elements::<i32>().unwrap(), [0, 1, 2]);
+}
+
+/// The members of an npz are no files to choose from, unless as npy files.
+#[test]
+fn an_npz_that_is_named_as_another_format_is_said_to_be_one() {
+    let one = npy("'<f4'", "(2,)", &[0; 8]);
+    let npz = theirs(CompressionMethod::Stored, &[("a.npy", &one), ("b.npy", &one)]);
+    let named = |from| OpenOptions::new().from(from).open_source("x.npz", Box::new(Bytes(npz.clone())));
+    for from in [Format::MxnetList, Format::CaffeModel, Format::Safetensors, Format::NeomlNet, Format::Onnx] {
+        let refused = named(from).expect_err(from.name()).to_string();
+        assert!(refused.contains(&format!("npz, not {}", from.name())), "{refused}");
+    }
+    assert!(matches!(named(Format::Npy), Err(Error::Several { .. })));
+    // A zip of another format's files is an archive.
+    let weights = std::fs::read(data("caffe/net/v1.caffemodel")).expect("readable");
+    let zip = theirs(CompressionMethod::Stored, &[("net.caffemodel", &weights), ("note.txt", b"text")]);
+    let opened = OpenOptions::new().from(Format::CaffeModel).open_source("x.zip", Box::new(Bytes(zip)));
+    assert_eq!(opened.expect("one member").member(), Some("net.caffemodel"));
 }

@@ -84,6 +84,11 @@ impl Archive {
         head(input).is_some_and(|head| tar::is_certain(&head) || is_zip(&head))
     }
 
+    /// Whether the input begins like a zip.
+    pub(crate) fn is_zip(input: &Input) -> bool {
+        head(input).is_some_and(|head| is_zip(&head))
+    }
+
     /// The one member that holds tensors.
     pub(crate) fn only(&self, name: &str) -> Result<Member, Error> {
         let mut choice = Choice { members: Vec::new(), more: 0, left: ALL_BEGINNINGS, has_archive: false };

@@ -7,6 +7,7 @@ mod beside;
 mod lazy;
 mod lookup;
 mod open;
+mod opened;
 mod packed;
 mod parameters;
 mod read;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::salvage::about;
 use super::scratch::Scratch;
 use super::stop::Stop;
-use super::{Checkpoint, Home, Lookup, Packed, split_at_file};
+use super::{Checkpoint, Home, Packed, split_at_file};
 use crate::archive::{Archive, Member};
 use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};
@@ -20,13 +20,13 @@ use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Source};
 use crate::wire::spool::Spool;
 use crate::words::joined;
-use crate::{onnx, receipt, shards, sniff};
+use crate::{onnx, shards, sniff};
 
 /// How to open a file: the format, if you do not want detection, and the limits on the cost of opening.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     pub(super) from: Option<Format>,
-    limits: Limits,
+    pub(super) limits: Limits,
     pub(super) salvage: bool,
     member: Option<String>,
     redirected_from: Option<PathBuf>,
@@ -213,7 +213,7 @@ impl OpenOptions {
         // If the caller names a format, the file is read as that format. Exception: of a file that is certainly an
         // archive, the member is. In values, only a tar's checksum comes about by chance.
         let is_npz = self.from.is_none_or(|from| from == Format::Npz);
-        if file.cut.is_some() {
+        if file.cut.is_some() || self.member.is_none() && self.misnames_npz(&name, hint, &file) {
             return listed();
         }
         if self.member.is_none() && (is_npz || !Archive::is_certain(&file.input)) {
@@ -241,6 +241,14 @@ impl OpenOptions {
         let member = member.map_err(inside)?;
         let packed = packed(Some(member.name.clone()));
         self.open_member(&name, archive, &member, packed)
+    }
+
+    /// Whether the caller names another format for an npz. Its members are no tensor files to choose from, unless as
+    /// npy files.
+    fn misnames_npz(&self, name: &str, hint: &str, file: &Unpacked) -> bool {
+        let is_named = self.from.is_some_and(|from| !matches!(from, Format::Npz | Format::Npy));
+        let detect = Self { from: None, ..self.clone() };
+        is_named && Archive::is_zip(&file.input) && detect.listed(name, hint, file.clone(), None).is_ok()
     }
 
     /// Opens a file within an archive.
@@ -330,42 +338,6 @@ impl OpenOptions {
             }
             error
         })
-    }
-
-    /// The checkpoint of a file whose headers were read; `packed` is the file that the input was taken from.
-    pub(super) fn opened(
-        &self,
-        name: &str,
-        Found { format, dialect, form, outside: _ }: Found,
-        (input, packed): (Input, Option<Packed>),
-        mut table: NameTable,
-    ) -> Checkpoint {
-        let metadata = std::mem::take(&mut table.metadata);
-        let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
-        let positions = table.positions as usize;
-        let mut entries = table.into_entries();
-        receipt::restore_dtypes(&mut entries, &metadata);
-        receipt::restore_sparse(&mut entries, &metadata);
-        Checkpoint {
-            name: name.to_owned(),
-            format,
-            dialect,
-            form,
-            warnings,
-            faults,
-            metadata,
-            positions,
-            entries,
-            lookup: Lookup::default(),
-            limits: self.limits.clone(),
-            input,
-            packed,
-            path: None,
-            home: Home::Nowhere,
-            shards: Vec::new(),
-            broken: None,
-            is_salvaged: false,
-        }
     }
 
     fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {

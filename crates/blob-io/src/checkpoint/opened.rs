@@ -1,0 +1,46 @@
+//! Makes the checkpoint of a file whose headers were read.
+
+use super::open::OpenOptions;
+use super::{Checkpoint, Home, Lookup, Packed};
+use crate::codec::Found;
+use crate::names::NameTable;
+use crate::receipt;
+use crate::wire::source::Input;
+
+impl OpenOptions {
+    /// The checkpoint of a file whose headers were read; `packed` is the file that the input was taken from.
+    pub(super) fn opened(
+        &self,
+        name: &str,
+        Found { format, dialect, form, outside: _ }: Found,
+        (input, packed): (Input, Option<Packed>),
+        mut table: NameTable,
+    ) -> Checkpoint {
+        let metadata = std::mem::take(&mut table.metadata);
+        let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
+        let positions = table.positions as usize;
+        let mut entries = table.into_entries();
+        receipt::restore_dtypes(&mut entries, &metadata);
+        receipt::restore_sparse(&mut entries, &metadata);
+        Checkpoint {
+            name: name.to_owned(),
+            format,
+            dialect,
+            form,
+            warnings,
+            faults,
+            metadata,
+            positions,
+            entries,
+            lookup: Lookup::default(),
+            limits: self.limits.clone(),
+            input,
+            packed,
+            path: None,
+            home: Home::Nowhere,
+            shards: Vec::new(),
+            broken: None,
+            is_salvaged: false,
+        }
+    }
+}
