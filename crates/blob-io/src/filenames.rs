@@ -5,6 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use unicode_normalization::UnicodeNormalization;
+
 use crate::folder::listing::FOLDER_LIST;
 
 /// A component, or a whole path, that is longer than this when encoded is cut and gets a checksum. 200 leaves room for
@@ -20,9 +22,11 @@ const LONGEST_PATH: usize = 1024;
 ///   device names of Windows (`aux` becomes `%61ux`), a folder's `.npy` ending, the first letter of a first folder
 ///   called `blob.receipt.json` in any case; an empty component is `%`.
 /// * A component over 200 bytes, or a path over 1024, is cut and gets `~` and its CRC-32.
-/// * A name that is taken, also one that differs in case only, gets `~2`, `~3`, ….
+/// * A name that is taken gets `~2`, `~3`, …, also where the two differ in case alone, or in the way Unicode composes
+///   letters: `é` may be one character or two.
 ///
-/// No result begins with `/`, has an empty component or one that is `.` or `..`; all differ, whatever the case.
+/// No result begins with `/`, has an empty component or one that is `.` or `..`; all differ, whatever the case and the
+/// form of Unicode.
 ///
 /// ```
 /// let names = blob_io::layout::file_names(&["conv1/0", "arg:fc1", "../../etc/passwd", "W", "w"]);
@@ -33,9 +37,19 @@ pub fn file_names(names: &[&str]) -> Vec<String> {
     let mut numbered = Numbered::default();
     let each = names.iter().map(|name| {
         let path = path(name);
-        numbered.name(path.to_lowercase(), path)
+        numbered.name(folded(&path), path)
     });
     each.collect()
+}
+
+/// The text that is equal for paths which some file system takes for the same: macOS compares letters in their
+/// decomposed form, Windows and macOS without case.
+fn folded(path: &str) -> String {
+    if path.is_ascii() {
+        return path.to_ascii_lowercase();
+    }
+    // Through upper case, because `ſ` is an `S` and `ς` a `Σ`; a letter of the other case may be composed.
+    path.nfd().flat_map(char::to_uppercase).flat_map(char::to_lowercase).nfd().collect()
 }
 
 /// Adds a number to names that are taken.
@@ -236,5 +250,10 @@ mod tests {
     #[test]
     fn names_that_a_system_takes_for_the_same_get_a_suffix() {
         assert_eq!(file_names(&["W", "w", "w~2", "W", "É", "é", "w"]), ["W", "w~2", "w~2~2", "W~3", "É", "é~2", "w~4"]);
+        // Composed and decomposed, in either case; Å the letter and the sign of the unit.
+        let names = ["caf\u{e9}/0", "cafe\u{301}/0", "CAFE\u{301}/0", "\u{c5}", "\u{212b}", "a\u{30a}", "ﬁ", "fi"];
+        let files =
+            ["caf\u{e9}/0", "cafe\u{301}/0~2", "CAFE\u{301}/0~3", "\u{c5}", "\u{212b}~2", "a\u{30a}~3", "ﬁ", "fi"];
+        assert_eq!(file_names(&names), files);
     }
 }
