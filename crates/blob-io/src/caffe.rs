@@ -14,6 +14,8 @@ pub(crate) mod layer;
 pub(crate) mod message;
 pub(crate) mod named;
 pub(crate) mod net;
+mod once;
+mod padding;
 pub mod proto;
 pub(crate) mod proto_fields;
 mod prototxt;

@@ -296,14 +296,6 @@ impl Net {
         self.uses.get(value).map_or(0, |uses| *uses as usize)
     }
 
-    /// The extents of a value, where the value is an input with four axes and the net's description states extents.
-    #[must_use]
-    pub fn extents(&self, value: usize) -> Option<[u64; 4]> {
-        let extents: &[u64; 4] = self.shape(value)?.try_into().ok()?;
-        // The net leaves an extent of 0 open; only the number of images may be open here.
-        (!extents[1..].contains(&0)).then_some(*extents)
-    }
-
     /// The layer that writes a value; `None` for the net's inputs.
     #[must_use]
     pub fn writer(&self, value: usize) -> Option<&Layer> {

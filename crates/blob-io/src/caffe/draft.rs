@@ -81,6 +81,11 @@ impl Fields {
         Self { is_v2, attributes: budget.layer(), ..Self::default() }
     }
 
+    /// Whether this is a layer of V0 that pads, which Caffe folds into the layer behind.
+    pub(super) fn is_padding(&self) -> bool {
+        self.is_v0 && self.type_name == "padding"
+    }
+
     /// Counts the settings of the layer, whose description is at byte `at`; an error if the net has too many.
     pub(super) fn count(&self, budget: &mut Budget, at: u64) -> Result<(), Fault> {
         budget.count(&self.attributes, at)

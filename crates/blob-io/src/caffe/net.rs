@@ -7,13 +7,14 @@ use crate::caffe::attributes::Budget;
 use crate::caffe::draft::{Fields, UNDERSTOOD};
 use crate::caffe::inputs::Inputs;
 use crate::caffe::layer::take;
+use crate::caffe::padding::{NO_PADDING, Paddings};
 use crate::caffe::proto_fields::{
     BLOB_PROTO, EMBED_PARAMETER, LAYER_PARAMETER, NET_PARAMETER, V1_LAYER_PARAMETER, net_parameter,
 };
 use crate::caffe::schema::{Field, Kind as SchemaKind, Message, one};
 use crate::caffe::value::{Receiver, Value};
 use crate::entry::{Entry, Kind};
-use crate::error::ReadError;
+use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::{LONGEST_NAME, Limits};
 use crate::names::name_from_bytes;
 use crate::net::{Builder, Framework, Net};
@@ -25,7 +26,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) 
     let whole = Span::whole(cursor);
     let mut reader = Reader { cursor };
     let (mut builder, mut budget) = (Builder::new(Framework::Caffe), Budget::new(limits.max_alloc));
-    let mut position = 0;
+    let (mut position, mut paddings) = (0, Paddings::default());
     // V1 stores the inputs behind the layers.
     let mut inputs = Inputs::default();
     reader.message(whole, &NET_PARAMETER, &mut Vec::new(), &mut inputs)?;
@@ -43,7 +44,12 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) 
         let layer = reader.message(span, message, &mut Vec::new(), &mut fields);
         let layer = layer.and_then(|()| Ok(fields.count(&mut budget, tag.offset)?));
         layer.map_err(|stop| stop.within(format!("layer #{position} {:?}", fields.name)))?;
-        builder.push(fields.into_draft(Some(blobs(entries, position))), tag.offset)?;
+        let is_padding = fields.is_padding();
+        let folded = paddings.fold(fields.into_draft(Some(blobs(entries, position))), is_padding);
+        let refused = |found| Fault::new(tag.offset, FaultKind::words(NO_PADDING, found));
+        if let Some(draft) = folded.map_err(refused)? {
+            builder.push(draft, tag.offset)?;
+        }
         position += 1;
     }
     Ok(builder.finish())

@@ -6,6 +6,8 @@
 use crate::caffe::attributes::Budget;
 use crate::caffe::draft::Fields;
 use crate::caffe::inputs::Inputs;
+use crate::caffe::once::Once;
+use crate::caffe::padding::{NO_PADDING, Paddings};
 use crate::caffe::text::{Event, Text};
 use crate::caffe::value::{Receiver, Value};
 use crate::error::{Error, Fault, FaultKind, check_limit};
@@ -41,6 +43,25 @@ fn of_net(bytes: &[u8]) -> Result<Inputs, Fault> {
     Ok(inputs)
 }
 
+/// Checks that the field of an event may stand where it does.
+fn check_once<'a>(once: &mut Once<'a>, event: &Event<'a>, text: &Text<'a>) -> Result<(), Fault> {
+    let field = match (event, text.path()) {
+        (Event::Value(field, _), _) | (Event::Open, [.., field]) => *field,
+        (Event::Close, _) => {
+            once.close();
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    if !once.admits(field) {
+        return Err(text.fault("one value of a field that does not repeat", format!("{field} again")));
+    }
+    if matches!(event, Event::Open) {
+        once.open(field);
+    }
+    Ok(())
+}
+
 fn read(bytes: &[u8]) -> Result<Net, Fault> {
     check_limit(0, Limit::Fixed, "the bytes of a prototxt", bytes.len() as u64, MAX_BYTES)?;
     let mut text = Text::new(bytes);
@@ -48,8 +69,9 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     // The open layer: the fields so far, and the layer's offset.
     let mut open: Option<(Fields, u64)> = None;
     of_net(bytes)?.declare(&mut builder);
-    let mut found = false;
+    let (mut found, mut once, mut paddings) = (false, Once::new(), Paddings::default());
     while let Some(event) = text.next()? {
+        check_once(&mut once, &event, &text)?;
         match (event, text.path(), &mut open) {
             (Event::Open, [word], _) if matches!(*word, "layer" | "layers") => {
                 open = Some((Fields::new(*word == "layer", &budget), text.at()));
@@ -64,8 +86,12 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
             (Event::Close, [], _) => {
                 if let Some((fields, at)) = open.take() {
                     fields.count(&mut budget, at)?;
-                    builder.push(fields.into_draft(None), at)?;
                     found = true;
+                    let is_padding = fields.is_padding();
+                    let folded = paddings.fold(fields.into_draft(None), is_padding);
+                    if let Some(draft) = folded.map_err(|found| text.fault(NO_PADDING, found))? {
+                        builder.push(draft, at)?;
+                    }
                 }
             }
             _ => {}

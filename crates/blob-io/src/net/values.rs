@@ -20,6 +20,14 @@ impl Net {
         self.names.get(value).map_or("", |name| name)
     }
 
+    /// The extents of a value, where the value is an input with four axes and the net's description states extents.
+    #[must_use]
+    pub fn extents(&self, value: usize) -> Option<[u64; 4]> {
+        let extents: &[u64; 4] = self.shape(value)?.try_into().ok()?;
+        // The net leaves an extent of 0 open; only the number of images may be open here.
+        (!extents[1..].contains(&0)).then_some(*extents)
+    }
+
     /// The net's inputs: the values that no layer writes, in the order of the description, then the tops of Caffe's
     /// `Input` layers. The variables of MXNet's that are parameters are among them where an operator reads them as
     /// inputs.
