@@ -114,6 +114,7 @@ mod completion; // completion of hostile names in interactive shells
 mod diff; // `blob diff` against NumPy
 mod examples; // every example of the help and the README runs
 mod hash; // digests against b3sum, sha256sum and Python
+mod lookalikes; // stored names that look like those that blob gives, in every command
 mod plot; // pictures against NumPy
 mod report; // HTML pages: no text of a file becomes markup
 mod scarce; // if no threads can be started, the results have the same bits

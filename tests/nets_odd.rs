@@ -45,6 +45,32 @@ fn names_for_torch_belong_to_the_right_layers() {
     assert!(names.contains(&"scale1.weight") && !names.contains(&"bn1.weight"), "{names:?}");
 }
 
+/// Caffe copies each layer of a file into the net's layer of that name, one after the other: the last stays.
+#[test]
+fn of_layers_of_one_name_the_last_is_loaded() {
+    let blob = |values: &[f32]| len(7, &[shape(&[2, 1, 1, 1]), floats(values)].concat());
+    let layer = |name: &[u8], values: &[f32]| {
+        len(100, &[len(1, name), len(2, b"Convolution"), len(3, b"data"), len(4, name), blob(values)].concat())
+    };
+    let bytes = [layer(b"c", &[1.0, 2.0]), layer(b"d", &[3.0, 4.0]), layer(b"c", &[5.0, 6.0])].concat();
+    let folder = Folder::new();
+    let source = folder.with("twice.caffemodel", bytes);
+    let net = r#"layer { name: "c" type: "Convolution" bottom: "data" top: "c"
+                    convolution_param { num_output: 2 kernel_size: 1 bias_term: false } }
+        layer { name: "d" type: "Convolution" bottom: "data" top: "d"
+                    convolution_param { num_output: 2 kernel_size: 1 bias_term: false } }"#;
+    let net = folder.with("deploy.prototxt", net);
+    let (file, _) = made(&folder, "convert", &source, &["--names", "torch", "--net", &net]);
+    assert_eq!(wide(&file, "c.weight"), [5.0, 6.0]);
+    assert_eq!(wide(&file, "d.weight"), [3.0, 4.0]);
+    // The file's own net has both layers.
+    let file = Checkpoint::open(&source).expect("opens");
+    let own = file.net().expect("reads").expect("a net");
+    let bound = Bound::new(&own, &file);
+    let read: Vec<_> = own.layers().iter().map(|layer| bound.tensor(layer, Role::Weight)).collect();
+    assert_eq!(read, [Some("c/0"), Some("d/0"), Some("c@2/0")]);
+}
+
 /// Caffe refuses such a file; where the factor was divided out, the file is another one.
 #[test]
 fn a_batchnorm_of_a_caffemodel_needs_its_factor() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use blob_io::layout::{Frame, Layout};
 use blob_io::onnx::Model;
-use blob_io::{Checkpoint, Error, Format, IfExists, Refill, Remedy};
+use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Refill, Remedy};
 
 use crate::base::{Base, also_replaced, is_copy, left_behind};
 use crate::before::{Wanted, wanted};
@@ -97,6 +97,15 @@ impl Plan<'_> {
     #[must_use]
     pub fn tensors(&self) -> &[Planned] {
         &self.tensors
+    }
+
+    /// How many arrays the output holds: a plain copy also holds arrays that are not read.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        if !self.is_copy() {
+            return self.tensors().len();
+        }
+        self.checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None).count()
     }
 
     /// The tensors of the source that will not be in the output.

@@ -6,7 +6,7 @@
 use std::io;
 
 use blob_io::layout::{Copied, Layout, shown_format};
-use blob_io::{Error, Format, Kind, Source};
+use blob_io::{Error, Format, Source};
 
 use crate::base::Base;
 use crate::change::{Change, Effect};
@@ -45,15 +45,6 @@ impl Source for Planned<'_> {
 }
 
 impl Plan<'_> {
-    /// How many arrays the output holds: a plain copy also holds arrays that are not read.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        if !self.is_copy() {
-            return self.tensors().len();
-        }
-        self.checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None).count()
-    }
-
     /// The remark that only a reader who is told the format opens the output, where that is so.
     pub(crate) fn unshown(&self) -> Result<Option<Change>, Error> {
         let (layout, name) = match &self.output {

@@ -51,6 +51,7 @@ pub(crate) mod ignored;
 mod layout;
 mod merge;
 mod names;
+mod namesakes;
 mod norm;
 pub(crate) mod onnx;
 mod order;

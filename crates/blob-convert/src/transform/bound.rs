@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
-use blob_io::{Checkpoint, Group, Kind, TensorName};
+use blob_io::{Checkpoint, Group, Kind, TensorName, words};
 
-use blob_io::words;
+use super::namesakes::last_of_layers;
 
 /// A net and the file that holds its weights.
 #[derive(Debug)]
@@ -70,10 +70,15 @@ impl<'a> Bound<'a> {
         let clashes = clashes(net);
         let there = checkpoint.entries().iter().filter(|entry| entry.kind() == Kind::Data);
         let there: HashSet<&str> = there.map(blob_io::Entry::name).collect();
+        // The caller that needs the net reports an unreadable net.
+        let own = checkpoint.net().ok().flatten().unwrap_or_default();
+        let last = last_of_layers(&own, net);
         let mut names = HashMap::new();
         for (role, name) in net.layers().iter().flat_map(Layer::tensors).filter(|(_, name)| !clashes.contains_key(name))
         {
-            if let Some(found) = spellings(role, name).iter().find_map(|spelling| there.get(&**spelling).copied()) {
+            let last = last.get(name).and_then(|name| there.get(*name));
+            let spelt = || spellings(role, name).iter().find_map(|spelling| there.get(&**spelling).copied());
+            if let Some(found) = last.copied().or_else(spelt) {
                 names.entry(name).or_insert(found);
             }
         }
@@ -83,7 +88,7 @@ impl<'a> Bound<'a> {
             tensors.for_each(|(role, name)| users.entry(name).or_default().push(User { layer, role }));
         }
         let clashes = clashes.into_values().collect();
-        let uncovered = uncovered(net, &names, checkpoint);
+        let uncovered = uncovered(net, &names, checkpoint, &own);
         let has_inputs = has_convolved_inputs(net);
         Self {
             net,
@@ -333,7 +338,7 @@ fn clashes(net: &Net) -> BTreeMap<&str, String> {
 }
 
 /// The BatchNorms that no layer covers: found by tensor names, and in a .caffemodel by the file's own layers.
-fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) -> Vec<UncoveredNorm> {
+fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint, own: &Net) -> Vec<UncoveredNorm> {
     let covered: HashSet<&str> = names.values().copied().collect();
     let known: HashSet<&str> = names.keys().copied().collect();
     // A gamma without a mean belongs to a PReLU or to another kind of normalisation.
@@ -355,8 +360,6 @@ fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint) ->
     let is_norm = |layer: &&Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
     let of_norms = net.layers().iter().filter(is_norm).flat_map(Layer::tensors);
     let normed: HashSet<&str> = of_norms.filter_map(|(_, name)| names.get(name).copied()).collect();
-    // The caller that needs the net reports an unreadable net.
-    let own = checkpoint.net().ok().flatten().unwrap_or_default();
     let lacking = own.layers().iter().filter(|layer| {
         layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Mean).is_some_and(|mean| !normed.contains(mean))
     });

@@ -1,7 +1,7 @@
 //! Parses a file of names: lines `OLD NEW`, where `*` in OLD matches any text and `$1` in NEW is the text that the
 //! first `*` matched.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Names, Room};
 
@@ -10,8 +10,9 @@ impl Names {
     ///
     /// A line has an old and a new name, separated by blanks, or by a tab if the names contain blanks. `*` in the old
     /// name matches any text, `$1` to `$9` in the new name are the texts that the first to ninth `*` matched, `$$` is a
-    /// dollar. Empty lines and lines that begin with `#` are skipped. A note lists the lines that match no tensor. A
-    /// line whose new name is the old one keeps that tensor's name, whatever later lines say.
+    /// dollar. Empty lines are skipped, and lines that begin with `#`, unless the old name is that of a tensor, to the
+    /// letter. A note lists the lines that match no tensor. A line whose new name is the old one keeps that tensor's
+    /// name, whatever later lines say.
     ///
     /// ```
     /// use blob_convert::transform::{Names, Transform};
@@ -25,9 +26,11 @@ impl Names {
     /// Every malformed line, with its number; new names that no file holds, since they are too long.
     pub fn from_file<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
+        let names: Vec<&str> = names.into_iter().collect();
+        let hashed: HashSet<&str> = names.iter().copied().filter(|name| name.starts_with('#')).collect();
         let (mut lines, mut wrong) = (Vec::new(), Vec::new());
         for (index, line) in text.lines().enumerate() {
-            match parsed(line) {
+            match parsed(line, &hashed) {
                 Ok(Some((old, new))) => lines.push((index + 1, old, new, false)),
                 Ok(None) => {}
                 Err(why) => wrong.push(format!("line {}: {why}", index + 1)),
@@ -69,17 +72,17 @@ impl Names {
     }
 }
 
-/// The two names of a line.
-fn parsed(line: &str) -> Result<Option<(&str, &str)>, String> {
+/// The two names of a line; `hashed` has the names of tensors that begin like a comment.
+fn parsed<'l>(line: &'l str, hashed: &HashSet<&str>) -> Result<Option<(&'l str, &'l str)>, String> {
     let line = line.trim();
-    if line.is_empty() || line.starts_with('#') {
-        return Ok(None);
-    }
     let parts: Vec<&str> = if line.contains('\t') {
         line.split('\t').map(str::trim).filter(|part| !part.is_empty()).collect()
     } else {
         line.split_whitespace().collect()
     };
+    if line.is_empty() || line.starts_with('#') && !hashed.contains(parts[0]) {
+        return Ok(None);
+    }
     let [old, new] = parts[..] else {
         return Err(format!("expected an old name and a new one, found {} names", parts.len()));
     };
