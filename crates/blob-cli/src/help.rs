@@ -31,10 +31,11 @@ pub(crate) const NOTES: [(&str, &str); 6] = [
     ),
     (
         "PIPES",
-        "To a pipe or a file, ls and diff print lines for programs: a header, then a line a row, separated by tabs, with \
-         exact numbers. The other commands print there what a terminal shows, cut nowhere. --table prints to a pipe \
-         what a terminal shows, of ls and diff too; --json prints JSON lines. A reader that leaves, as `| head` \
-         does, has seen enough of a listing: exit code 0; what -o - writes it then lacks: 2. Errors, warnings and what \
+        "To a pipe or a file, ls, stats, diff and graph, whose tables have a row a tensor or a layer, print lines for \
+         programs: a header, then a line a row, separated by tabs, with exact numbers; the help of each names its \
+         fields, which are stable: new ones come at the end. The other commands print there what a terminal shows, cut \
+         nowhere. --table prints to a pipe what a terminal shows; --json prints JSON lines. A reader that leaves, as \
+         `| head` does, has seen enough of a listing: exit code 0; what -o - writes it then lacks: 2. Errors, warnings and what \
          was written go to standard error. Binary data is never written to a terminal.",
     ),
     ("EXIT STATUS", EXIT),

@@ -1,6 +1,7 @@
 //! `blob stats`: statistics of the values of tensors, measured by `blob_convert::stats`.
 
 mod json;
+mod lines;
 mod text;
 
 use blob_convert::stats::{Measured, measure_all, measure_channels};
@@ -18,6 +19,7 @@ use crate::select::{select, sort};
 use crate::units;
 use json::JsonRows;
 pub(crate) use json::{Bins, Statistics};
+use lines::LineRows;
 use text::TableRows;
 
 /// The bins of a histogram, few enough to fit beside the numbers.
@@ -77,6 +79,12 @@ impl Render for Work<'_> {
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let rows = TableRows::new(self.args, (self.checkpoint, self.measured), &context.terminal, out);
+        self.fill(context, rows)
+    }
+
+    /// The fields are documented in the help of `stats` and stay stable.
+    fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
+        let rows = LineRows::new(self.args, self.checkpoint, context, out);
         self.fill(context, rows)
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `blob_convert::verify` does the checks; this module prints the results and sets the exit code.
 
+mod finite;
 mod report;
 
 use std::io::Write;
@@ -14,9 +15,8 @@ use blob_convert::transform::{Topology, ignored};
 use blob_convert::verify::{By, Finding, Remark};
 use blob_convert::{RECEIPT_KEY, Selection, momentum, verify};
 use blob_core::DType;
-use blob_io::layout::FOLDER_LIST;
 use blob_io::mxnet::Symbol;
-use blob_io::{Checkpoint, Entry, Error, Format, Reason, read_text};
+use blob_io::{Checkpoint, Entry, Error, Reason, read_text};
 
 use crate::args::{Global, Verify};
 use crate::context::Context;
@@ -29,11 +29,9 @@ use crate::output::signals::Work;
 use crate::select::{by_names, found, select};
 use crate::units;
 
+use finite::finite;
 pub(crate) use report::Verdict;
 use report::{Line, Report};
-
-/// How many folders around a file are looked into for a receipt.
-const DEEPEST: usize = 32;
 
 /// The most bytes of a symbol file; the reader refuses longer ones.
 const LONGEST_SYMBOL: u64 = 128 << 20;
@@ -273,17 +271,7 @@ fn checks(
             report.passed(format!("{} in the receipt", units::plural(steps as u64, "transform")));
         }
     }
-    if args.finite {
-        let before = report.count();
-        verify::finite(checkpoint, &progress, &mut |remark| report.remark(remark))?;
-        if report.count() == before {
-            report.passed("all values finite".to_owned());
-        }
-        if let Some(folder) = folder_of(checkpoint) {
-            let folder = folder.display();
-            report.note(format!("one file of the folder {folder}, whose receipt says which dtype the bits are of"));
-        }
-    }
+    finite(checkpoint, args, context, &progress, report)?;
     if let Some(expected) = &args.sha256 {
         sha256(checkpoint, expected, &progress, report)?;
     }
@@ -298,13 +286,6 @@ fn checks(
         }
     }
     compare(checkpoint, others, &progress, report)
-}
-
-/// The folder of a conversion that an npy file is one file of.
-fn folder_of(checkpoint: &Checkpoint) -> Option<&Path> {
-    let path = checkpoint.path().filter(|_| checkpoint.format() == Format::Npy)?;
-    let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    folders.take(DEEPEST).find(|folder| folder.join(FOLDER_LIST).is_file())
 }
 
 /// Compares with the other files, if there are any.

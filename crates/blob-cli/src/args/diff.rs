@@ -11,10 +11,10 @@ use super::Only;
 /// Values are compared as numbers: NaN equals NaN, 0 equals -0. Ones in shapes are ignored. Renamed tensors are found
 /// by their content. Exits with 0 if all tensors are equal, 1 if not, 2 if something cannot be read.
 ///
-/// To a pipe or a file it prints a header, then one line per tensor that differs: `~` changed, `-` only in A, `+`
+/// The fields of a line to a pipe or a file, where each tensor that differs has one: `~` changed, `-` only in A, `+`
 /// only in B, `>` renamed, `!` not read; then name, the name in B, elements changed, elements, largest absolute and
-/// relative difference, root mean square, and `values`, `dtype`, `shape`, …, or why it was not read, separated by tabs,
-/// `-` where there is none. These fields are stable; new ones come at the end.
+/// relative difference, root mean square, and `values`, `dtype`, `shape`, …, or why it was not read; `-` where there is
+/// none.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -11,6 +11,9 @@ use super::onnx::input;
 /// symbol beside them, or with --symbol. The tool runs no net: shapes
 /// follow from the layers' settings. A multiply-add is counted for each weight of a convolution or a fully connected
 /// layer and each value that the weight is used for.
+///
+/// The fields of a line to a pipe or a file: layer, type, shape of the output, parameters and multiply-adds; `-` where
+/// there is none.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

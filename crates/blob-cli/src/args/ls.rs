@@ -8,11 +8,10 @@ use super::Selection;
 ///
 /// Reads headers only.
 ///
-/// To a pipe or a file it prints a header, then one line per tensor, separated by tabs: name, dtype, shape (20x1x5x5,
-/// `scalar`), bytes and offset; a place without an array has dtype `none`, a broken array `error`, and both shape
-/// `-`. With -l follow kind, layer type, number of pieces, and warnings; with -r the file comes before the name. These
-/// fields are stable; new ones come at the end. A name that a spreadsheet would take for a formula begins with `\\x3d`
-/// in place of `=`, and likewise for `+`, `-` and `@`.
+/// The fields of a line to a pipe or a file: name, dtype, shape (20x1x5x5, `scalar`), bytes and offset; a place without
+/// an array has dtype `none`, a broken array `error`, and both shape `-`. With -l follow kind, layer type, number of
+/// pieces, and warnings; with -r the file comes before the name. A name that a spreadsheet would take for a formula
+/// begins with `\\x3d` in place of `=`, and likewise for `+`, `-` and `@`.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
