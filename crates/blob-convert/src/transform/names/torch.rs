@@ -179,7 +179,9 @@ fn modules<'a>(net: &Bound<'a>) -> HashMap<*const Layer, &'a str> {
     for layer in net.layers() {
         let mut stems = net.tensors(layer).filter_map(|(_, name)| stem(bare(name)));
         let common = stems.next().filter(|first| stems.all(|stem| stem == *first));
-        let module = common.unwrap_or(&layer.name);
+        // The last layer of a name is `conv1@7` in a file, and the net's layer of the name reads it.
+        let is_named = !layer.name.is_empty() && layer.tensors().all(|(_, name)| stem(name) == Some(&*layer.name));
+        let module = common.filter(|_| !is_named).unwrap_or(&layer.name);
         modules.insert(std::ptr::from_ref(layer), module);
         owners.entry(module).or_default().push(layer);
     }
