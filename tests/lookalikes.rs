@@ -1,11 +1,10 @@
 //! Stored names that look like those that blob gives, or like a selection by index: each is taken for itself, in every
 //! command.
 
-use blob_io::Checkpoint;
+use blob_io::{Checkpoint, Format};
 
 use crate::support::floats::{bytes_of, values};
 use crate::support::{Folder, blob};
-use blob_io::Format;
 
 const NAMES: [&str; 12] =
     ["z", "@0", "name@5", "x#values", "x.diff", "x", "#0", "#1-2", "@9", "a/@0", "#99", "x#indices"];
@@ -50,7 +49,7 @@ fn a_name_that_looks_like_one_of_ours_selects_its_own_tensor() {
             blob(&[args, &["-o", &out, "--force", "-q"]].concat()).ok();
             tensors(&out)
         };
-        assert_eq!(to(&["convert", source, "--only", name]), [own.clone()]);
+        assert_eq!(to(&["convert", source, "--only", name]), std::slice::from_ref(&own));
         assert_eq!(
             blob(&["hash", "--content", &out]).out[..70],
             blob(&["hash", "--content", source, "--only", name]).out[..70]
