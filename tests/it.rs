@@ -92,6 +92,7 @@ mod onnx_receipt; // an edited graph, and a receipt that lies about one, never p
 mod own_values; // values of a net's own, learnt, constant or computed, are none of its inputs
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were
 mod positions; // channels and positions that reach weights by many operators: the same result, or what stays
+mod prototxts; // texts of nets that Caffe upgrades or refuses
 mod readers; // tensors that several parts of a net read
 mod receipt; // the receipt proves a file without its source; other readers find the same bytes
 mod recipe; // a conversion as data, in and out of JSON; what is no recipe

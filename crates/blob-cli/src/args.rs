@@ -233,9 +233,9 @@ pub(crate) struct Show {
 ///
 /// Sums are computed in f64. NaN and Inf are counted, but excluded from mean, STD, L1 and L2. STD is the population's.
 ///
-/// The fields of a line to a pipe or a file: name, dtype, shape, the index on the axis of --per-channel, count, min, max,
-/// mean, std, l1, l2, and how many values are 0, NaN and Inf; with --hist the counts of 16 bins between min and max,
-/// separated by commas; `-` where there is none. An array that cannot be read has dtype `error`.
+/// The fields of a line to a pipe or a file: name, dtype, shape, the index on the axis of --per-channel, count, min,
+/// max, mean, std, l1, l2, and how many values are 0, NaN and Inf; with --hist the counts of 16 bins between min and
+/// max, separated by commas; `-` where there is none. An array that cannot be read has dtype `error`.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -21,8 +21,8 @@ struct Padding {
 }
 
 impl Paddings {
-    /// The layer as Caffe upgrades it: one that reads a padding layer reads what that reads, and pads itself. `None` for
-    /// a padding layer. The error describes the reader that was found where Caffe refuses the net.
+    /// The layer as Caffe upgrades it: a reader of a padding layer reads the layer's input, and pads itself. `None`
+    /// for a padding layer. The error describes the reader that was found where Caffe refuses the net.
     pub(super) fn fold(
         &mut self,
         mut draft: Draft<String>,
