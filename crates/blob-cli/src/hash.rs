@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use blob_convert::Selection;
 use blob_convert::digest::{Algorithm, Hashed, Subject, digest};
+use blob_convert::{Selection, readable};
+use blob_io::words::listed_problems;
 use blob_io::{Checkpoint, Entry, Error, FileSource, Source};
 use serde_json::json;
 
@@ -22,12 +23,13 @@ use crate::render::Text;
 pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     let algorithm = if args.sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
     let (mut status, selection) = (Status::Yes, args.only.selection());
-    if !args.content && !selection.is_all() {
+    if !args.content && (!selection.is_all() || args.skip.skip_unsupported) {
         return Err(Failure::new("tensors are chosen for --content; without it the whole file is hashed"));
     }
     for path in &args.files {
         let hashed = if args.content {
-            content(path, &selection, algorithm, context).map(|(hashed, file)| (hashed, Some(file)))
+            content(path, &selection, (algorithm, args.skip.skip_unsupported), context)
+                .map(|(hashed, file)| (hashed, Some(file)))
         } else {
             file(path, algorithm, context).map(|hashed| (hashed, None)).map_err(Failure::from)
         };
@@ -46,10 +48,16 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
 fn content(
     path: &Path,
     selection: &Selection,
-    algorithm: Algorithm,
+    (algorithm, skip_unsupported): (Algorithm, bool),
     context: &Context,
 ) -> Result<(Hashed, Checkpoint), Failure> {
     let checkpoint = open_some(path, selection, &context.global)?;
+    let (places, left_out) = readable(&checkpoint, skip_unsupported)?;
+    let checkpoint = checkpoint.only(&places);
+    let left_out: Vec<String> = left_out.iter().map(|left| context.terminal.name(&left.name).into_owned()).collect();
+    if !left_out.is_empty() {
+        context.terminal.note(format!("{}: left out of the digest: {}", name(path), listed_problems(left_out)));
+    }
     let work = checkpoint.entries().iter().map(Entry::byte_len).sum();
     let progress = Progress::begin(&context.terminal, work);
     let hashed = digest(Subject::Tensors(&checkpoint), algorithm, &progress)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use blob_convert::change::Group;
+use blob_convert::change::{Effect, Group};
 use blob_convert::regroup::{Clash, Union};
 use blob_convert::transform::Merge as Joined;
 use blob_convert::{Place, Selection};
@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::args::Merge;
 use crate::context::Context;
 use crate::convert::{
-    Changes, Conversion, NO_ROOM, changes_field, contradicts, no_proof, notices, quoted, recipe_of, warn,
+    Changes, Conversion, NO_ROOM, WHOLE, asked, changes_field, contradicts, no_proof, notices, quoted, recipe_of, warn,
     warn_of_changes, warnings,
 };
 use crate::failure::{Failure, Status};
@@ -71,16 +71,17 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let is_read_again = !args.writing.dry_run && !context.global.json && !is_stdout(&args.output);
     let mut files = args.inputs.iter().zip(&sources);
     if is_read_again && files.all(|(path, source)| path.is_file() && source.salvaged().is_none()) {
-        prove(args, plan.has_receipt(), context);
+        let is_partial = changes.iter().any(|group| matches!(group.change.effect, Effect::LeftOut { .. }));
+        match is_partial.then_some(WHOLE).or((!plan.has_receipt()).then_some(NO_ROOM)) {
+            Some(why) => no_proof(why, context),
+            None => prove(args, context),
+        }
     }
     Ok(Status::Yes)
 }
 
 /// Prints how the output is proved.
-fn prove(args: &Merge, has_receipt: bool, context: &Context) {
-    if !has_receipt {
-        return no_proof(NO_ROOM, context);
-    }
+fn prove(args: &Merge, context: &Context) {
     let others: String = args.inputs.iter().map(|input| format!(" --against {}", quoted(input))).collect();
     context.terminal.note(format!("  prove it:  blob verify {}{others}", quoted(&args.output)));
 }
@@ -88,7 +89,8 @@ fn prove(args: &Merge, has_receipt: bool, context: &Context) {
 /// All tensors of all files. Fails if two of them have the same name.
 fn union<'a>(args: &Merge, sources: &'a [Checkpoint]) -> Result<Union<'a>, Failure> {
     let selection = chosen_of_all(args, sources)?;
-    let union = Union::of_some(&args.inputs, sources, args.prefix, &selection)?;
+    let mut union = Union::of_some(&args.inputs, sources, args.prefix, &selection)?;
+    union.skip_unsupported = args.skip.skip_unsupported;
     if union.clashes.is_empty() {
         return Ok(union);
     }
@@ -123,6 +125,7 @@ fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result
     let mut recipe = recipe_of(&args.inputs[0], Some(&args.output), context).selecting(args.only.selection());
     recipe.target.format = Some(to);
     args.writing.set(&mut recipe.target);
+    recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let names = chosen(args, conversion.source())?;
     if names.is_empty() {
@@ -183,7 +186,8 @@ impl Changes for Merged<'_> {
 impl Text for Merged<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let files = units::plural(self.sources.len() as u64, "file");
-        context.terminal.written(&self.written, &[format!("from {files}")]);
+        let said: Vec<String> = std::iter::once(format!("from {files}")).chain(asked(self.changes)).collect();
+        context.terminal.written(&self.written, &said);
         Ok(())
     }
 }

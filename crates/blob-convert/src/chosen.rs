@@ -64,13 +64,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     }
     let dense = tensors.iter().filter(|tensor| matches!(tensor.how, How::Dense));
     checkpoint.check_dense(dense.map(|tensor| &checkpoint.entries()[tensor.entry]))?;
-    if !unread.is_empty() && !options.skip_unsupported {
-        let message = listed_problems(unread);
-        return Err(Error::Misfit {
-            file: checkpoint.name().to_owned(),
-            message,
-            remedy: Some(Remedy::SkipUnsupported),
-        });
+    if !options.skip_unsupported {
+        refuse_unread(checkpoint.name(), unread)?;
     }
     let followed = Followed::new(checkpoint, &options.net);
     let mut chained = chain(checkpoint, options, &followed, tensors)?;
@@ -131,8 +126,37 @@ fn selected(checkpoint: &Checkpoint, options: &Options) -> Result<Vec<bool>, Err
     Ok(is_selected)
 }
 
+/// Refuses arrays that are sound and not read, all at once.
+pub(crate) fn refuse_unread(file: &str, unread: Vec<String>) -> Result<(), Error> {
+    if unread.is_empty() {
+        return Ok(());
+    }
+    let (file, message) = (file.to_owned(), listed_problems(unread));
+    Err(Error::Misfit { file, message, remedy: Some(Remedy::SkipUnsupported) })
+}
+
+/// The places of the arrays of a file that can be read, and the sound arrays that cannot.
+///
+/// # Errors
+/// All arrays that cannot be read, unless they are to be skipped.
+pub fn readable(checkpoint: &Checkpoint, skip_unsupported: bool) -> Result<(Vec<usize>, Vec<LeftOut>), Error> {
+    let (mut places, mut left_out, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, entry) in checkpoint.entries().iter().enumerate() {
+        let Some(reason) = unsupported(entry) else {
+            places.push(place);
+            continue;
+        };
+        unread.push(format!("array {:?} is {reason}", entry.name()));
+        left_out.push(LeftOut { name: entry.name().to_owned(), reason, is_asked: true });
+    }
+    if !skip_unsupported {
+        refuse_unread(checkpoint.name(), unread)?;
+    }
+    Ok((places, left_out))
+}
+
 /// Why a sound array cannot be converted, in words that follow "is".
-fn unsupported(entry: &Entry) -> Option<String> {
+pub(crate) fn unsupported(entry: &Entry) -> Option<String> {
     match (entry.foreign_dtype(), entry.fault()) {
         (Some(dtype), _) => Some(format!("of dtype {dtype}, which blob lists but does not load")),
         (_, Some(fault)) if fault.reason() == Reason::Unsupported => Some(format!("not read: {fault}")),

@@ -63,6 +63,7 @@ pub mod verify;
 mod watch;
 
 pub use alone::{Alone, alone};
+pub use chosen::readable;
 pub use goal::Place;
 pub use history::{KEY as RECEIPT_KEY, Origin};
 pub use options::Options;

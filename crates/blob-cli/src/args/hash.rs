@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Only;
+use super::{Only, Skip};
 
 /// Print digests of files, or of the tensors in them: BLAKE3, or SHA-256
 ///
@@ -24,6 +24,8 @@ pub(crate) struct Hash {
     pub(crate) content: bool,
     #[command(flatten)]
     pub(crate) only: Only,
+    #[command(flatten)]
+    pub(crate) skip: Skip,
     /// Use SHA-256 instead of BLAKE3
     #[arg(long)]
     pub(crate) sha256: bool,

@@ -49,6 +49,8 @@ pub(crate) struct Merge {
     #[command(flatten)]
     pub(crate) writing: Writing,
     #[command(flatten)]
+    pub(crate) skip: Skip,
+    #[command(flatten)]
     pub(crate) only: Only,
 }
 

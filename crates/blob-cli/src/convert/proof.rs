@@ -17,6 +17,9 @@ use crate::output::sink::is_stdout;
 /// Why a file without a receipt is not proved.
 pub(crate) const NO_ROOM: &str = "the format has no room for the receipt, from which it would repeat the changes";
 
+/// Why a file without some arrays of its source is not proved.
+pub(crate) const WHOLE: &str = "it wants every array of the input";
+
 const NO_RECEIPT: &str = "--no-receipt leaves out the receipt, from which it would repeat the changes";
 
 /// Says that nothing proves the output.
@@ -37,7 +40,7 @@ fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Op
     }
     let is_partial = target.skip_unsupported || plan.is_copy();
     if is_partial && source.entries().iter().any(|entry| entry.unread().is_some()) {
-        return Some("it wants every array of the input".to_owned());
+        return Some(WHOLE.to_owned());
     }
     let is_dtype_lost = |group: &Group| matches!(group.change.effect, Effect::DtypeLost { .. });
     if plan.changes().iter().any(is_dtype_lost) {

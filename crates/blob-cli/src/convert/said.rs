@@ -61,7 +61,7 @@ pub(crate) fn notices(changes: &[Group], context: &Context) {
 }
 
 /// What was asked for, for the success line: `20 rounded to f16, 4 left out`.
-pub(super) fn asked(changes: &[Group]) -> Vec<String> {
+pub(crate) fn asked(changes: &[Group]) -> Vec<String> {
     let counts: Vec<String> = changes.iter().filter(|group| group.change.is_asked).filter_map(Group::short).collect();
     if counts.is_empty() { Vec::new() } else { vec![counts.join(", ")] }
 }

@@ -16,11 +16,11 @@ use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output};
 use super::{Clash, Union};
 use crate::caffe::{self, ITER};
 use crate::change::{Change, Effect, Group, Groups, refuse_losses};
-use crate::chosen::note_ignored;
+use crate::chosen::{note_ignored, refuse_unread};
 use crate::goal::Place;
 use crate::layout::sparse_list;
 use crate::pass::{Around, Job, filled, piped};
-use crate::planned::{Planned, stream_interleaved};
+use crate::planned::{LeftOut, Planned, stream_interleaved};
 use crate::receipt::Receipt;
 use crate::shown::unshown;
 use crate::source;
@@ -62,6 +62,9 @@ impl<'a> Union<'a> {
             let message =
                 format!("two tensors would have one name: {}", joined(NAMED, &Clash::in_words(&self.clashes)));
             return Err(Error::Request { file, message });
+        }
+        if !self.skip_unsupported {
+            self.refuse_unread()?;
         }
         if self.tensors.is_empty() {
             let names: Vec<&str> = checkpoints.iter().map(|source| source.name()).collect();
@@ -126,6 +129,15 @@ impl<'a> Union<'a> {
 }
 
 impl Union<'_> {
+    /// Refuses the arrays that are not read, of all files at once.
+    fn refuse_unread(&self) -> Result<(), Error> {
+        let mut files: Vec<&str> =
+            self.unread.iter().map(|(source, _)| self.sources[*source].checkpoint.name()).collect();
+        files.dedup();
+        let unread = self.unread.iter().map(|(_, left)| format!("array {:?} is {}", left.name, left.reason));
+        refuse_unread(&files.join(", "), unread.collect())
+    }
+
     /// Refuses variances for another eps than the symbol beside the output says.
     fn check_symbol(&self, path: &Path) -> Result<(), Error> {
         let known = self.parts().flat_map(|(source, tensors)| {
@@ -213,6 +225,10 @@ impl Joined<'_> {
     pub fn changes(&self) -> Vec<Group> {
         let mut groups = Groups::default();
         self.of_file.iter().for_each(|change| groups.of_file(change));
+        for (_, LeftOut { name, reason, is_asked }) in &self.union.unread {
+            let effect = Effect::LeftOut { reason: reason.clone() };
+            groups.of_tensor(name, &Change { effect, is_asked: *is_asked });
+        }
         for tensor in &self.union.tensors {
             tensor.changes.iter().for_each(|change| groups.of_tensor(&tensor.spec.name, change));
         }

@@ -7,8 +7,8 @@ use blob_io::{Checkpoint, Error, Group, Kind};
 
 use super::name_beside;
 use crate::change::{Change, Effect, listed};
-use crate::chosen::read_entry;
-use crate::planned::{Planned, Source};
+use crate::chosen::{read_entry, unsupported};
+use crate::planned::{LeftOut, Planned, Source};
 use crate::transform::Selection;
 
 /// The tensors of several files.
@@ -24,6 +24,10 @@ pub struct Union<'a> {
     pub(crate) selection: Selection,
     /// The tensors that would have the name of another one.
     pub clashes: Vec<Clash>,
+    /// The sound arrays that are not read, each with the place of its file among the sources.
+    pub(crate) unread: Vec<(usize, LeftOut)>,
+    /// Whether arrays that are not read are left out of a new file. Otherwise they are an error of its plan.
+    pub skip_unsupported: bool,
 }
 
 /// A tensor that would have the name of a tensor of a file before.
@@ -91,8 +95,10 @@ impl<'a> Union<'a> {
             places.iter().for_each(|place| *counts.entry(source.entries()[*place].name()).or_default() += 1);
         }
         let is_single = sources.len() == 1;
-        let (selection, clashes) = (selection.clone(), Vec::new());
-        let mut union = Self { sources: Vec::new(), tensors: Vec::new(), is_prefixed, selection, clashes };
+        let (selection, clashes, unread) = (selection.clone(), Vec::new(), Vec::new());
+        let (tensors, skip_unsupported) = (Vec::new(), false);
+        let mut union =
+            Self { sources: Vec::new(), tensors, is_prefixed, selection, clashes, unread, skip_unsupported };
         let mut names: HashMap<String, &str> = HashMap::new();
         for ((checkpoint, prefix), places) in sources.into_iter().zip(taken) {
             checkpoint.whole()?;
@@ -100,6 +106,11 @@ impl<'a> Union<'a> {
             let entries = places.into_iter().map(|place| (place, &checkpoint.entries()[place]));
             for (place, entry) in entries.filter(|(_, entry)| entry.kind() != Kind::None) {
                 let own = entry.name();
+                if let Some(reason) = unsupported(entry) {
+                    let left_out = LeftOut { name: own.to_owned(), reason, is_asked: true };
+                    union.unread.push((union.sources.len(), left_out));
+                    continue;
+                }
                 let is_shared = || counts.get(own).is_some_and(|count| *count > 1);
                 let name = if is_single {
                     own.to_owned()

@@ -157,6 +157,9 @@ fn compared(
     }
     ours.whole()?;
     let mut compare = Compare::new(ours, watch, report);
+    for (source, left) in &union.unread {
+        compare.unread.add(&left.name, union.sources[*source].checkpoint.name(), &left.reason);
+    }
     for (source, tensors) in union.parts() {
         compare.all(source.checkpoint, tensors)?;
     }
