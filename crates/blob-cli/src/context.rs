@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 
+use blob_convert::momentum;
 use blob_io::{Checkpoint, Entry};
 use serde_json::json;
 
@@ -35,6 +36,12 @@ impl Context {
     /// Refuses --json for commands without JSON.
     pub(crate) fn no_json(&self, command: &str) -> Result<(), Failure> {
         if self.global.json { Err(Failure::new(format!("`blob {command}` prints no JSON"))) } else { Ok(()) }
+    }
+
+    /// Says on standard error that the tensors of a file are a solver's history, not weights; JSON tells the format.
+    pub(crate) fn note_solver(&self, file: &Checkpoint) {
+        let words = momentum(file).filter(|_| !self.global.json);
+        words.into_iter().for_each(|words| self.terminal.note(format!("note: {}", self.terminal.text(&words))));
     }
 
     /// Reports the broken arrays of a file on standard error.

@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     let theirs = open(&args.other, &Global { from: None, ..context.global.clone() })?;
     let chosen = found(&theirs, &by_names(&theirs, &selection)?)?;
     let theirs = theirs.only(&chosen.places);
+    [&ours, &theirs].into_iter().for_each(|file| context.note_solver(file));
     let mut tally = Tally::default();
     let broken = Broken::new(&context.terminal, ours.name());
     let pair =

@@ -29,7 +29,8 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     recipe.target.anew = true;
     recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
-    let plan = conversion.plan(context)?;
+    // Why nothing can be folded; a plan says so among its changes.
+    let plan = conversion.plan(context).inspect_err(|_| context.note_solver(conversion.source()))?;
     let Some(fold) = plan.fold() else { return Err(Failure::new("there is nothing to fold")) };
     let notices = plan.changes();
     let notices = notices.iter().filter(|group| group.change.is_notice());

@@ -54,6 +54,7 @@ fn list(
     let seconds = start.elapsed().as_secs_f64();
     context.print(Shown { args, list: List { checkpoint, chosen: &chosen, error: Value::Null }, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
+    context.note_solver(checkpoint);
     let status = context.broken(checkpoint.name(), entries);
     checkpoint.whole()?;
     Ok(status)

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Stats, context: &Context) -> Result<Status, Failure> {
     let skipped = report_skipped(args, &checkpoint, &chosen, measured.len(), context)?;
     let passes = if args.hist { 2 } else { 1 };
     let work: u64 = measured.iter().map(|i| entry(i).byte_len() * passes).sum();
+    context.note_solver(&checkpoint);
     let progress = Progress::begin(&context.terminal, work);
     let mut status = skipped;
     context.print(Work {

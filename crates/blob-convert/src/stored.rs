@@ -161,7 +161,7 @@ impl Storage {
         let mut effects: Vec<Effect> = self.of_solver(source).into_iter().collect();
         if let Some(label) = told_label(source).filter(|_| self.to == Format::Datum && options.anew) {
             let words = format!("the datum is written without the label {label} of the source's receipt");
-            effects.push(Effect::Notice(words));
+            effects.push(Effect::Dropped(words.into()));
         }
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());
         if is_sparse && !options.dense && !self.to.holds().sparse {
@@ -219,11 +219,14 @@ pub(crate) fn note_ties(source: &Checkpoint, tensors: &mut [Planned]) {
 /// other tensors.
 #[must_use]
 pub fn momentum(source: &Checkpoint) -> Option<String> {
-    let net = source.metadata().iter().find(|(key, _)| key == LEARNED_NET).map(|(_, net)| net);
+    let own = source.metadata().iter().find(|(key, _)| key == LEARNED_NET).map(|(_, net)| net.clone());
+    // A copy in another format has a receipt, which tells of the solver.
+    let mut told = described(source).filter(|told| told.format.parse().is_ok_and(is_of_solver));
+    let net = own.or_else(|| told.as_mut().and_then(|told| told.metadata.remove(LEARNED_NET)));
     let words = "the tensors are a solver's history (momentum), not weights";
     match net {
         Some(net) => Some(format!("{words}; those are in {net:?}")),
-        None => is_of_solver(source.format()).then(|| words.to_owned()),
+        None => (is_of_solver(source.format()) || told.is_some()).then(|| words.to_owned()),
     }
 }
 

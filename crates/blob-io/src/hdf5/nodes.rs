@@ -57,7 +57,8 @@ pub(super) fn tree(
             continue;
         }
         if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Node::Tensor(tensor))) {
-            problems.add(&spec.name, problem);
+            // Other names help, but for a dtype.
+            problems.add_with(&spec.name, problem, (spec.dtype != DType::Bool).then_some(Remedy::Names));
         }
     }
     match form {
