@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::edited_receipt::remarks;
 use crate::support::conversion::to_file;
 use crate::support::receipt::{receipt, with_receipt};
-use crate::support::{Folder, data, open};
+use crate::support::{Folder, blob, data, open};
 
 /// An edit of a receipt, and words of what is said of it.
 struct Lie {
@@ -128,4 +128,37 @@ fn a_place_without_an_array_that_is_not_said_to_be_left_out_is_noticed() {
     let lie = open("x.safetensors", &with_receipt(&bytes, &lie, "", None)).expect("opens");
     let found = remarks(&lie, Some(&source));
     assert!(found.iter().any(|found| found.contains("was left out")), "{found:?}");
+}
+
+/// A selection leaves tensors out, of which the receipt tells; a file of several of them says that it is a part.
+#[test]
+fn an_emptied_list_beside_a_selection_is_noticed() {
+    let folder = Folder::new();
+    let path = data("caffe/net/f32_v2_diff.caffemodel");
+    let (path, source) = (path.to_str().expect("UTF-8"), Checkpoint::open(&path).expect("opens"));
+    let out = folder.file("x.safetensors");
+    blob(&["convert", path, "--only", "conv1", "-o", &out]).ok();
+    let bytes = std::fs::read(&out).expect("readable");
+    let mut lie = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    assert!(!list(&mut lie, "left_out").is_empty() && lie["part"].is_null(), "{lie}");
+    let said = |receipt: &Value| {
+        let file = open("x.safetensors", &with_receipt(&bytes, receipt, "", None)).expect("opens");
+        remarks(&file, Some(&source))
+    };
+    assert_eq!(said(&lie), [""; 0]);
+    list(&mut lie, "left_out").clear();
+    assert!(said(&lie).iter().any(|found| found.contains("does not say that")), "{:?}", said(&lie));
+    lie["part"] = json!("yes");
+    assert!(said(&lie).iter().any(|found| found.contains("has part of \"yes\"")), "{:?}", said(&lie));
+    std::fs::create_dir(folder.file("parts")).expect("a folder");
+    blob(&["split", path, "--by-layer", "-o", &folder.file("parts/{}.safetensors")]).ok();
+    let mut parts = 0;
+    for part in std::fs::read_dir(folder.file("parts")).expect("a folder") {
+        let part = part.expect("a file").path();
+        let part = part.to_str().expect("UTF-8");
+        assert_eq!(receipt(&Checkpoint::open(part).expect("opens"))["part"], json!(true), "{part}");
+        blob(&["verify", "--strict", part, "--against", path]).ok();
+        parts += 1;
+    }
+    assert!(parts > 1, "{parts}");
 }

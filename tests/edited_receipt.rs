@@ -17,6 +17,7 @@ pub(crate) fn remarks(file: &Checkpoint, source: Option<&Checkpoint>) -> Vec<Str
     let mut all = Vec::new();
     let mut take = |remark| match remark {
         Remark::Finding(finding) => all.push(format!("{} {}", finding.tensor, finding.message)),
+        Remark::Unproven(finding) => all.push(finding.message),
         Remark::Note(note) => all.push(note),
         _ => {}
     };
@@ -249,7 +250,7 @@ fn an_edited_field_is_noticed_without_the_source_where_the_file_tells() {
         ("/contents_blake3", json!("00"), "has a contents_blake3 that is not that of its contents: 00"),
         ("/source/blake3", json!("00"), "has a source.blake3 that is no digest: \"00\""),
         ("/source/bytes", json!(-1), "has a source.bytes of -1"),
-        ("/source/bytes", json!(5), "and its first source is caffemodel of 5 bytes"),
+        ("/source/bytes", json!(5), "makes no file: the receipt names a file of another length"),
         ("/source/format", json!("caffemodem"), "has a source.format that is not known"),
         ("/frame/format", json!("solverstate"), "has a frame that makes no file"),
         ("/frame/format", json!("coffee"), "has a frame that makes no file: it is of a format that is not known"),
@@ -289,6 +290,12 @@ fn another_source_is_said_to_be_another() {
     assert!(!said(&second, &first).contains("note"), "{}", said(&second, &first));
     assert!(said(&second, source).contains("is an earlier source of the receipt's history"));
     let other = folder.with("net.caffemodel", [&std::fs::read(&path).expect("readable")[..], b"\x0a\x00"].concat());
-    assert!(said(&first, &other).contains("is not the file that the receipt names as its source: BLAKE3"));
+    let words = "is not the file that the receipt names as its source: BLAKE3";
+    assert!(said(&first, &other).contains(words));
+    // A comparison with another file proves nothing of the receipt.
+    blob(&["verify", "--strict", &first, "--against", &other]).no().stdout_has(words);
+    blob(&["verify", "--strict", &first, "--against", source]).ok();
+    blob(&["verify", "--strict", &second, "--against", source]).ok();
+    blob(&["verify", "--strict", &second, "--against", &first]).ok();
     blob(&["verify", "--replay", source]).no().stdout_has("there is no receipt");
 }

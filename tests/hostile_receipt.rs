@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::edited_receipt::remarks;
 use crate::support::archive::{Zip, npy, safetensors, theirs};
 use crate::support::receipt::{deflated, receipt, with_receipt};
-use crate::support::{Folder, alloc, blob, data, find, open};
+use crate::support::{Folder, alloc, blob, command, data, find, open};
 
 /// A safetensors file of one tensor `w`, 2×3, with this receipt.
 fn carrier(receipt: &Value, values: &[u8]) -> Vec<u8> {
@@ -25,7 +25,8 @@ fn framed(file: &[u8], values: &[u8]) -> Value {
     let at = find(file, values);
     let kept = [&file[..at], &file[at + values.len()..]].concat();
     json!({
-        "schema": "blob.receipt/1", "tool": "x", "tensors": 1, "contents": [], "changes": [],
+        "schema": "blob.receipt/1", "tool": "x", "tensors": 1, "changes": [],
+        "contents": [{"name": "w", "dtype": "F32", "shape": [2, 3], "blake3": blake3::hash(values).to_hex().as_str()}],
         "source": {
             "name": "f.npz", "bytes": file.len(), "format": "npz", "blake3": blake3::hash(file).to_hex().as_str(),
         },
@@ -57,7 +58,7 @@ pub(crate) fn a_frame_of_an_npz_holds_its_tensors_alone() {
         file
     };
     assert_eq!(shifted(0), honest);
-    let long = npy("'<f4'", "(2, 3)", &[&values[..], b"more"].concat());
+    let long = npy("'<f4'", "(2, 3)", &[&values[..], b"MoRe"].concat());
     let lies: [(&str, Vec<u8>); 8] = [
         ("an array of objects", plain().add("x.npy", &object).end()),
         ("a name that leads out", plain().add("../../slip.py", b"print(1)").end()),
@@ -75,7 +76,7 @@ pub(crate) fn a_frame_of_an_npz_holds_its_tensors_alone() {
         blob(&["convert", &evil, "-o", &back, "--force"]).ok();
         let written = std::fs::read(&back).expect("written");
         assert!(written != *lie, "{what}");
-        for text in [&b"system"[..], b"slip", b"hello", b"#!/bin", b"more"] {
+        for text in [&b"system"[..], b"slip", b"hello", b"#!/bin", b"MoRe"] {
             assert!(!written.windows(text.len()).any(|w| w == text), "{what}: {}", String::from_utf8_lossy(text));
         }
         let names: Vec<String> = Checkpoint::open(&back).expect("opens").names().map(str::to_owned).collect();
@@ -230,33 +231,150 @@ fn a_history_that_has_no_room_is_why_a_file_is_refused() {
     assert!(refused.contains("so long a history") && !refused.contains("bf16"), "{refused}");
 }
 
+/// The file of a receipt, whose frame, or whose word for the source, is another.
+struct Framed {
+    folder: Folder,
+    /// The net that the honest receipt names.
+    net: Vec<u8>,
+    /// The tensors in safetensors, with the honest receipt.
+    copy: Vec<u8>,
+    honest: Value,
+    /// The receipt with the frame of a net in which one byte outside of the tensors is another.
+    lying: Value,
+}
+
+impl Framed {
+    fn new() -> Self {
+        let (folder, net) = (Folder::new(), std::fs::read(data("caffe/net/v1.caffemodel")).expect("a golden"));
+        let at = find(&net, b"golden");
+        let mut other = net.clone();
+        other[at] = b'G';
+        let [(copy, honest), (_, of_other)] = [("one", &net), ("two", &other)].map(|(name, bytes)| {
+            let (file, copy) = (format!("{name}.caffemodel"), folder.file(&format!("{name}.safetensors")));
+            blob(&["convert", &folder.with(&file, bytes), "-o", &copy]).ok();
+            let copy = std::fs::read(copy).expect("a copy");
+            let receipt = receipt(&open("x.safetensors", &copy).expect("opens"));
+            (copy, receipt)
+        });
+        let mut lying = honest.clone();
+        lying["frame"] = of_other["frame"].clone();
+        assert_ne!(lying, honest);
+        Self { folder, net, copy, honest, lying }
+    }
+
+    /// The tensors with another receipt.
+    fn with(&self, name: &str, receipt: &Value) -> String {
+        self.folder.with(name, with_receipt(&self.copy, receipt, "", None))
+    }
+}
+
 /// A net with one byte changed outside of its tensors has another frame, which fits the tensors just as well.
 #[test]
 fn a_frame_of_another_file_makes_no_file() {
-    let folder = Folder::new();
-    let bytes = std::fs::read(data("caffe/net/v1.caffemodel")).expect("a golden");
-    let at = find(&bytes, b"golden");
-    let mut other = bytes.clone();
-    other[at] = b'G';
-    let [one, two] =
-        [("one", &bytes), ("two", &other)].map(|(name, bytes)| folder.with(&format!("{name}.caffemodel"), bytes));
-    let copies = [&one, &two].map(|file| {
-        let copy = format!("{file}.safetensors");
-        blob(&["convert", file, "-o", &copy]).ok();
-        std::fs::read(copy).expect("a copy")
-    });
-    let receipts = copies.each_ref().map(|copy| receipt(&open("x.safetensors", copy).expect("opens")));
-    let mut lying = receipts[0].clone();
-    lying["frame"] = receipts[1]["frame"].clone();
-    assert_ne!(lying, receipts[0]);
-    let honest = folder.with("honest.safetensors", with_receipt(&copies[0], &receipts[0], "", None));
-    let file = folder.with("lying.safetensors", with_receipt(&copies[0], &lying, "", None));
-    let back = folder.file("back.caffemodel");
+    let framed = Framed::new();
+    let (folder, lying) = (&framed.folder, framed.with("lying.safetensors", &framed.lying));
+    let honest = framed.with("honest.safetensors", &framed.honest);
+    let (back, words) = (folder.file("back.caffemodel"), "are not those of the file that it names");
     blob(&["convert", &honest, "-o", &back]).ok();
-    assert!(std::fs::read(&back).expect("a file") == bytes);
+    assert!(std::fs::read(&back).expect("a file") == framed.net);
+    let piped = command(&["convert", &honest, "--to", "caffemodel", "-o", "-"]).output().expect("runs");
+    assert!(piped.stdout == framed.net, "{piped:?}");
     std::fs::remove_file(&back).expect("removed");
-    let ran = blob(&["convert", &file, "-o", &back]).refused("are not those of the file that it names");
-    ran.stderr_has("--anew");
+    let job = json!({"sources": [{"path": lying}], "target": {"path": back}});
+    let jobs = folder.with("jobs.ndjson", format!("{job}\n"));
+    for ran in [
+        blob(&["convert", &lying, "-o", &back]).refused(words),
+        blob(&["convert", &lying, "-n", "-o", &back]).refused(words),
+        blob(&["convert", &lying, "--to", "caffemodel", "-o", "-"]).refused(words),
+    ] {
+        assert!(ran.out.is_empty(), "{ran:?}");
+        ran.stderr_has("--anew");
+        assert!(!Path::new(&back).exists());
+    }
+    let ran = blob(&["batch", &jobs]);
+    assert!(ran.err.contains(words) || ran.out.contains(words), "{ran:?}");
     assert!(!Path::new(&back).exists());
-    blob(&["convert", &file, "-o", &back, "--anew"]).ok();
+    // A folder's receipt is a file of its own.
+    let as_folder = folder.file("folder");
+    blob(&["convert", &honest, "-o", &format!("{as_folder}/")]).ok();
+    let path = format!("{as_folder}/blob.receipt.json");
+    let mut of_folder: Value = serde_json::from_slice(&std::fs::read(&path).expect("there")).expect("JSON");
+    assert!(of_folder["frame"].is_object());
+    of_folder["frame"] = framed.lying["frame"].clone();
+    std::fs::write(&path, of_folder.to_string()).expect("written");
+    blob(&["convert", &as_folder, "-o", &back]).refused(words);
+    blob(&["verify", &as_folder]).no().stdout_has("has a frame that is not of the file");
+    blob(&["convert", &lying, "-o", &back, "--anew"]).ok();
+}
+
+#[test]
+fn a_frame_of_another_file_is_not_vouched_for() {
+    let framed = Framed::new();
+    let (folder, lying) = (&framed.folder, framed.with("lying.safetensors", &framed.lying));
+    let honest = framed.with("honest.safetensors", &framed.honest);
+    blob(&["verify", &honest]).ok();
+    blob(&["verify", &lying]).no().stdout_has("has a frame that is not of the file that it names as its first source");
+    // The next file keeps a frame of the file that it comes from, and no other.
+    for (file, has_frame) in [(&honest, true), (&lying, false)] {
+        let next = folder.file("next.npz");
+        let ran = blob(&["convert", file, "--force", "-o", &next]).ok();
+        assert_eq!(ran.err.contains("the receipt keeps no frame"), !has_frame, "{ran:?}");
+        let said = receipt(&Checkpoint::open(&next).expect("opens"));
+        assert_eq!((said["frame"].is_object(), said["frame_left_out"].is_string()), (has_frame, !has_frame), "{said}");
+        blob(&["verify", &next, "--strict"]).ok();
+    }
+    // The copy of a frame, in a receipt with a history.
+    let second = folder.file("second.safetensors");
+    blob(&["convert", &honest, "--anew", "-o", &second]).ok();
+    let bytes = std::fs::read(&second).expect("there");
+    let mut copied = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    copied["frame"] = framed.lying["frame"].clone();
+    let copied = folder.with("copied.safetensors", with_receipt(&bytes, &copied, "", None));
+    blob(&["verify", &copied]).no().stdout_has("has a frame that is not of the file");
+}
+
+#[test]
+fn a_frame_that_nothing_proves_is_not_used() {
+    let framed = Framed::new();
+    let back = framed.folder.file("back.caffemodel");
+    let convert = |receipt: &Value| {
+        let file = framed.with("x.safetensors", receipt);
+        blob(&["convert", &file, "--force", "-o", &back])
+    };
+    let without = |keys: &[&str]| {
+        let mut receipt = framed.lying.clone();
+        keys.iter().for_each(|key| drop(receipt.as_object_mut().expect("an object").remove(*key)));
+        receipt
+    };
+    convert(&without(&["source"])).ok().stderr_has("the receipt does not name the file that they are of");
+    let mut longer = framed.lying.clone();
+    longer["source"]["bytes"] = json!(5);
+    convert(&longer).ok().stderr_has("the receipt names a file of another length");
+    convert(&without(&["contents", "contents_blake3"])).refused("are not those of the file that it names");
+    longer["source"]["unpacked_bytes"] = json!(framed.net.len());
+    let ran = convert(&longer).ok();
+    ran.stderr_has("are not compared with a file: the receipt names a packed one");
+    let packed = framed.with("packed.safetensors", &longer);
+    blob(&["verify", &packed]).ok().stdout_has("whose digest in the receipt is of the packed file");
+}
+
+/// Values that a user has changed since go back into the bytes around them; the next receipt has no frame that its
+/// digests would contradict.
+#[test]
+fn changed_values_go_back_into_their_frame() {
+    let framed = Framed::new();
+    let back = framed.folder.file("back.caffemodel");
+    let mut edited = with_receipt(&framed.copy, &framed.honest, "", None);
+    *edited.last_mut().expect("values") ^= 1;
+    let edited = framed.folder.with("edited.safetensors", edited);
+    blob(&["convert", &edited, "-o", &back]).ok().stderr_has("around the tensors come from the receipt");
+    let written = std::fs::read(&back).expect("written");
+    let differ = written.iter().zip(&framed.net).filter(|(a, b)| a != b).count();
+    assert_eq!((written.len(), differ), (framed.net.len(), 1));
+    let next = framed.folder.file("next.npz");
+    blob(&["convert", &edited, "-o", &next])
+        .ok()
+        .stderr_has("the receipt keeps no frame: the tensors were changed since");
+    blob(&["verify", &next]).ok();
+    blob(&["convert", &next, "--force", "-o", &back]).ok();
 }

@@ -19,6 +19,7 @@ use crate::work::{Progress, beside};
 /// The findings of checks.
 #[derive(Default)]
 struct Found {
+    is_strict: bool,
     findings: Vec<Finding>,
     notes: Vec<String>,
 }
@@ -28,6 +29,8 @@ impl Found {
         match remark {
             Remark::Finding(finding) => self.findings.push(finding),
             Remark::Note(text) => self.notes.push(text),
+            Remark::Unproven(finding) if self.is_strict => self.findings.push(finding),
+            Remark::Unproven(finding) => self.notes.push(finding.message),
             Remark::Unread(finding) => self.notes.push(format!("{:?} {}", finding.tensor, finding.message)),
             Remark::Redone(redone) => {
                 let (transform, tensors, said_by) = (redone.transform, redone.tensors, redone.said_by);
@@ -62,7 +65,7 @@ pub(crate) fn check<'py>(
         // Of a part, a receipt and another file say more than is asked for.
         let is_meant =
             |finding: &Finding| !is_part || finding.tensor.is_empty() || checkpoint.entry(&finding.tensor).is_some();
-        let mut found = Found::default();
+        let mut found = Found { is_strict: strict, ..Found::default() };
         verify::arrays(checkpoint, watch, &mut |remark| found.remark(remark))?;
         found.findings.extend(checkpoint.faults().iter().map(|fault| Finding::of_fault("", fault)));
         let warnings = checkpoint.warnings().iter().map(ToString::to_string);

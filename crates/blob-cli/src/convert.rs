@@ -25,10 +25,10 @@ use crate::select::{by_names, select};
 pub(crate) use converted::{Converted, note_symbol};
 use model::print_run;
 use proof::print_proof;
-pub(crate) use proof::{NO_ROOM, no_proof, quoted};
+pub(crate) use proof::{NO_ROOM, WHOLE, no_proof, quoted};
 pub(crate) use recipe::{recipe_of, text_of};
 use said::warn_of_source;
-pub(crate) use said::{Changes, changes_field, notices, warn, warn_of_changes, warnings};
+pub(crate) use said::{Changes, asked, changes_field, notices, warn, warn_of_changes, warnings};
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let recipe = args.recipe(context)?;
@@ -164,6 +164,7 @@ impl Conversion {
         } else {
             let done = plan.run(&progress)?;
             found.reports = done.contradicted.iter().map(|name| contradicts(self.source(), name)).collect();
+            found.reports.extend(done.frame_left_out.map(|why| format!("the receipt keeps no frame: {why}")));
             found.done.insert(done).changes()
         };
         progress.end();

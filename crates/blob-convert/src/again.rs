@@ -4,18 +4,14 @@
 
 use std::path::Path;
 
-use blake3::Hash;
 use blob_io::layout::{Layout, Reopened, Sharded, Wanted, check_written};
-use blob_io::{Checkpoint, Complete, Error, Format, OpenOptions, Remedy};
+use blob_io::{Checkpoint, Complete, Error, Format, OpenOptions};
 
 use crate::base::Base;
-use crate::digest::{self, Algorithm, Hashed, Subject};
-use crate::history::{history_of, receipt_text};
 use crate::plan::Plan;
 use crate::planned::Planned;
 use crate::shards::{Shard, Shards};
-use crate::verify::contradicted;
-use crate::watch::{Uncounted, Watch};
+use crate::watch::Watch;
 
 impl Plan<'_> {
     /// Checks a file; returns whether the content shows the format.
@@ -33,31 +29,6 @@ impl Plan<'_> {
             file.entries().iter().try_for_each(|entry| file.check(entry, &mut |_| watch.step(0)))?;
         }
         Ok(is_recognised)
-    }
-
-    /// Refuses a file that a receipt's frame makes of the very tensors that the receipt tells of, and that is not the
-    /// file that the receipt names: the frame is not of that file. `hashes` are the digests of the tensors.
-    ///
-    /// Not compared are a file that was packed, since the receipt has the digest of the packed bytes; and tensors that
-    /// the receipt does not tell of, or that have changed since.
-    pub(crate) fn check_restored(&self, written: &Complete, hashes: &[Hash], watch: &dyn Watch) -> Result<(), Error> {
-        let Base::Frame(frame) = &self.base else { return Ok(()) };
-        let first = receipt_text(self.checkpoint).and_then(|text| history_of(text).into_iter().next());
-        let Some(first) = first.filter(|first| first.bytes == frame.file_len()) else { return Ok(()) };
-        let watch = &Uncounted(watch);
-        if contradicted(self.checkpoint, &self.tensors, hashes, watch)?.is_none_or(|names| !names.is_empty()) {
-            return Ok(());
-        }
-        let Some(Reopened { file, .. }) = written.open_again(self.to, self.checkpoint.limits())? else {
-            return Ok(());
-        };
-        let subject = Subject::File { name: file.name(), source: file.stored() };
-        let Hashed { digest, .. } = digest::digest(subject, Algorithm::Blake3, watch)?;
-        if digest == first.blake3 {
-            return Ok(());
-        }
-        let message = "has a receipt whose bytes around the tensors are not those of the file that it names".to_owned();
-        Err(Error::Misfit { file: self.checkpoint.name().to_owned(), message, remedy: Some(Remedy::Anew) })
     }
 
     /// Checks a folder under the temporary name.

@@ -5,6 +5,7 @@
 //! tensors in the frame's holes. `receipt` writes the text around a frame.
 
 mod base64;
+mod proof;
 
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -22,6 +23,8 @@ use crate::hash;
 use crate::history::{parse, receipt_text};
 use crate::planned::Planned;
 use crate::runs::{read_runs, read_zeros};
+pub(crate) use proof::{Proof, is_packed, prove};
+use proof::{is_apart, named};
 
 /// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
 const MAX_BYTES: u64 = 4 << 20;
@@ -119,7 +122,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
         return Ok(Err("tensors were left out or expanded"));
     }
     if let Some(text) = receipt_text(checkpoint).and_then(parse::<Framed>).and_then(|framed| framed.frame) {
-        return Ok(Ok(json!(text)));
+        return Ok(check(checkpoint).map(|_| json!(text)).map_err(|_| "the receipt's frame makes no file"));
     }
     let format = checkpoint.format();
     let single = format == Format::Npy && checkpoint.entries().len() == 1;
@@ -143,11 +146,13 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
         }
     }
     stored.sort_unstable_by_key(Holes::begin);
+    if stored.iter().map(Holes::text_len).sum::<usize>() > MAX_BYTES as usize {
+        return Ok(Err("there was no room for it"));
+    }
     let Some(holes) = expand(&stored) else {
         return Ok(Err("values lie in more than 1,048,576 pieces"));
     };
-    spans.sort_unstable_by_key(|span| span.start);
-    if spans.windows(2).any(|pair| pair[1].start < pair[0].end) {
+    if !is_apart(spans) {
         return Ok(Err("values of two tensors, as data and diff, lie between each other, or share bytes"));
     }
     let Some(outside) = len_outside(checkpoint.file_len(), &holes).filter(|outside| *outside <= MAX_BYTES) else {
@@ -192,15 +197,16 @@ pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<
         return Some(Err("there are other tensors"));
     }
     let frame = Frame::read(format, &text).ok_or(DAMAGED);
-    Some(frame.and_then(|frame| frame.open(checkpoint)))
+    let made = frame.and_then(|frame| frame.open(checkpoint));
+    Some(made.and_then(|made| named(receipt, made.file_len()).map(|_| made)))
 }
 
-/// Checks the frame in a file's receipt, and returns the format and the length of the restored file; `None` where the
-/// receipt has no frame.
+/// Restores the file whose frame is in the receipt of `checkpoint`, of whatever format; `None` where the receipt has no
+/// frame. [`prove`] tells whether the file is the one that the receipt names.
 ///
 /// # Errors
 /// The reason why no file can be restored.
-pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Option<(Format, u64)>, &'static str> {
+pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Option<Checkpoint>, &'static str> {
     let Some(receipt) = receipt_text(checkpoint) else { return Ok(None) };
     let Some(framed) = parse::<Framed>(receipt) else {
         return match parse::<HasFrame>(receipt).and_then(|has| has.frame) {
@@ -210,10 +216,7 @@ pub(crate) fn check(checkpoint: &Checkpoint) -> Result<Option<(Format, u64)>, &'
     };
     let Some(text) = framed.frame else { return Ok(None) };
     let format = text.format.parse().map_err(|_| "it is of a format that is not known")?;
-    match restore(checkpoint, format) {
-        Some(made) => made.map(|made| Some((format, made.file_len()))),
-        None => Ok(None),
-    }
+    restore(checkpoint, format).transpose()
 }
 
 /// The number of arrays in a file; places without an array do not count.
@@ -245,7 +248,7 @@ impl Frame {
         let options = OpenOptions::new().from(self.format).limits(checkpoint.limits().clone());
         let made = options.open_source(format!("the frame in {}", checkpoint.name()), Box::new(self));
         let made = made.map_err(|_| DAMAGED)?;
-        let mut found = Vec::with_capacity(holes.len());
+        let (mut found, mut spans) = (Vec::with_capacity(holes.len()), Vec::new());
         if arrays(&made) != arrays(checkpoint) {
             return Err("there are other tensors");
         }
@@ -256,10 +259,16 @@ impl Frame {
             if !same {
                 return Err("tensors have other names, dtypes or shapes");
             }
-            found.extend(of_entry(entry, format).ok_or(DAMAGED)?);
+            let own = of_entry(entry, format).filter(|own| own.is_sorted_by_key(Holes::begin)).ok_or(DAMAGED)?;
+            spans.extend(span(&own));
+            found.extend(own);
         }
         found.sort_unstable_by_key(Holes::begin);
-        if made.is_gzip() || made.whole().is_err() || expand(&found).is_none_or(|found| found != holes) {
+        if made.is_gzip()
+            || !is_apart(spans)
+            || made.whole().is_err()
+            || expand(&found).is_none_or(|found| found != holes)
+        {
             return Err(DAMAGED);
         }
         let is_read = |entry: &Entry| entry.fault().is_none() && entry.foreign_dtype().is_none();

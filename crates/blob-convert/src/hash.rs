@@ -31,6 +31,8 @@ pub(crate) struct Digests {
     /// How many values rounding made 0, and how many were lost otherwise.
     pub(crate) zeroed: u64,
     pub(crate) lost: u64,
+    /// Why the frame of the source's receipt is not handed on.
+    pub(crate) frame_left_out: Option<&'static str>,
 }
 
 /// Hashes several streams of known lengths.

@@ -49,6 +49,8 @@ pub struct Options {
     pub(crate) about: Option<Arc<About>>,
     /// Whether another file's plan tells the changes of the whole source.
     pub(crate) is_told: bool,
+    /// Whether the output is one of several files that are made of the source together.
+    pub(crate) is_part: bool,
     pub(crate) net: Choice,
     /// The net that was followed, once decided.
     pub(crate) followed: Option<FollowedNet>,
@@ -85,6 +87,7 @@ impl Options {
             renumbers: false,
             about: None,
             is_told: false,
+            is_part: false,
             net: Choice::Found,
             followed: None,
             skip_unsupported: false,

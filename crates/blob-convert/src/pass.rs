@@ -47,6 +47,8 @@ pub struct Summary {
     /// The source's tensors whose digests differ from the digests in the source's own receipt; an empty name stands for
     /// all tensors together.
     pub contradicted: Vec<String>,
+    /// Why the output's receipt does not hand on the frame in the source's receipt, which a reading of the tensors shows.
+    pub frame_left_out: Option<&'static str>,
     /// The reports of the transforms about values: how many were lost, how far others changed.
     pub found: Vec<Found>,
 }
@@ -68,11 +70,12 @@ impl Plan<'_> {
     ///
     /// # Errors
     /// Errors of reading and writing; lost values, with [`Options::strict`](crate::Options::strict);
-    /// [`Error::Interrupted`] where `watch` says so.
+    /// a frame that is not of the file that the receipt names; [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
+        let frame_left_out = self.check_frame(watch)?;
         // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
-        let job = self.job(watch);
+        let job = Job { frame_left_out, ..self.job(watch) };
         let tally = Tally::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
             Destination::Folder { path, if_exists, files } => {
@@ -122,7 +125,8 @@ impl Plan<'_> {
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let contradicted = contradicted.unwrap_or_default();
         let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
-        Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, found: tally.found() })
+        let found = tally.found();
+        Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, frame_left_out, found })
     }
 
     fn job<'w>(&'w self, watch: &'w dyn Watch) -> Job<'w> {
@@ -155,6 +159,8 @@ pub(crate) struct Job<'a> {
     pub(crate) sha256: bool,
     /// The digests of the source, where an earlier job has read all of it.
     pub(crate) known: Option<&'a Digests>,
+    /// Why the frame of the source's receipt is not handed on.
+    pub(crate) frame_left_out: Option<&'static str>,
     pub(crate) watch: &'a dyn Watch,
 }
 
@@ -168,7 +174,6 @@ impl<'a> Job<'a> {
     ) -> Result<(Digests, u64, bool), Error> {
         let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
-        plan.check_restored(&complete, &digests[0].tensors, self.watch)?;
         match beside {
             Some(beside) => beside.publish_after(complete)?,
             None => complete.publish()?,
@@ -226,7 +231,17 @@ impl<'a> Job<'a> {
 
     /// Tensors of a source that go into a new file unchanged.
     pub(crate) fn of_tensors(checkpoint: &'a Checkpoint, tensors: &'a [Planned], watch: &'a dyn Watch) -> Self {
-        Self { checkpoint, tensors, base: None, is_copy: false, strict: false, sha256: false, known: None, watch }
+        Self {
+            checkpoint,
+            tensors,
+            base: None,
+            is_copy: false,
+            strict: false,
+            sha256: false,
+            known: None,
+            frame_left_out: None,
+            watch,
+        }
     }
 
     /// Fills the sink: plain tensors during the pass, the others on another thread or after it. `tally` has the reports
@@ -291,7 +306,8 @@ impl<'a> Job<'a> {
             let (own_zeroed, own_lost) = tally.lost_values();
             (lost, zeroed) = (lost + own_lost, zeroed + own_zeroed);
         }
-        Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost, zeroed })
+        let frame_left_out = self.frame_left_out;
+        Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost, zeroed, frame_left_out })
     }
 
     /// One tensor's bytes in the output's order. Progress is not advanced: the pass counts these bytes.

@@ -39,8 +39,10 @@ pub(crate) struct Receipt {
     sources: Vec<String>,
     /// Whether the sources stand in a list, as in a file that is made of several.
     is_list: bool,
-    /// All other fields as a JSON object, without the contents.
+    /// All other fields as a JSON object, without the frame and the contents.
     rest: String,
+    /// The frame as JSON.
+    frame: Option<String>,
     contents: Contents,
     pub(crate) sha256: bool,
     pub(crate) is_untransformed: bool,
@@ -68,7 +70,7 @@ impl Receipt {
             "tensors": tensors.len(),
             "changes": changes(tensors),
             "sparse": sparse(checkpoint, tensors),
-            "left_out": left_out.iter().map(|left| json!({"name": left.name, "reason": left.reason})).collect::<Vec<_>>(),
+            "left_out": bounded(left_out.iter().map(|left| json!({"name": left.name, "reason": left.reason}))),
             "frame": frame.as_ref().ok(),
         });
         let fields = rest.as_object_mut().into_iter();
@@ -77,6 +79,9 @@ impl Receipt {
         if !options.transforms.is_empty() {
             let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
             rest["transforms"] = options.transforms.iter().map(step).collect();
+        }
+        if options.is_part {
+            rest["part"] = json!(true);
         }
         if let Some(model) = &options.model {
             let graph = model::blake3(model, tensors, metadata).map_err(|e| e.about(checkpoint.name()))?;
@@ -94,6 +99,8 @@ impl Receipt {
         if let Some(why) = &frame_left_out {
             rest["frame_left_out"] = json!(why);
         }
+        let frame = rest.as_object_mut().and_then(|rest| rest.remove("frame"));
+        let frame = frame.filter(|frame| !frame.is_null()).map(|frame| frame.to_string());
         let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
         let (sources, rest) = (vec![source.to_string()], rest.to_string());
         let shortened = Vec::new();
@@ -101,6 +108,7 @@ impl Receipt {
             sources,
             is_list: false,
             rest,
+            frame,
             contents,
             sha256,
             is_untransformed,
@@ -158,6 +166,7 @@ impl Receipt {
             sources,
             is_list: true,
             rest: rest.to_string(),
+            frame: None,
             contents,
             sha256: false,
             is_untransformed: true,
@@ -180,6 +189,11 @@ impl Receipt {
             Change::unasked(Effect::WayBack { why })
         }));
         changes
+    }
+
+    /// Whether the receipt has a frame.
+    pub(crate) fn has_frame(&self) -> bool {
+        self.frame.is_some()
     }
 
     /// Key and text with zeros in place of the digests.
@@ -219,7 +233,21 @@ impl Receipt {
             let (lost, zeroed) = digests.map_or((0, 0), |all| (all[0].lost, all[0].zeroed));
             format!("\"lost_values\":{lost:>20},\"zeroed_values\":{zeroed:>20},")
         };
-        format!("{{{sources}{contents},{lost}{}", &self.rest[1..])
+        let frame = self.frame_field(digests.and_then(|all| all.first()?.frame_left_out));
+        format!("{{{sources}{contents},{lost}{frame}{}", &self.rest[1..])
+    }
+
+    /// The field with the frame, or as many bytes that say why the frame is left out, in ASCII without quotes.
+    fn frame_field(&self, left_out: Option<&str>) -> String {
+        let (is_conversion, frame) = (!self.is_list, self.frame.as_deref().unwrap_or("null"));
+        let field = if is_conversion { format!("\"frame\":{frame},") } else { String::new() };
+        let Some(why) = left_out.filter(|_| self.frame.is_some()) else { return field };
+        // A file may escape the text, so that quotes count twice: a backslash stands for each that is missing. JSON allows
+        // spaces between fields, and a frame is longer, because its digest alone has 64 digits.
+        let missing = field.matches('"').count().saturating_sub(r#""frame""frame_left_out""""#.matches('"').count());
+        let escaped: String = why.chars().take(missing).map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+        let rest: String = why.chars().skip(missing).collect();
+        format!("{:<1$}", format!("\"frame\":null,\"frame_left_out\":\"{escaped}{rest}\","), field.len())
     }
 }
 
@@ -300,7 +328,8 @@ fn no_room(rest: &Value) -> &'static str {
 /// The reason where the lists of dtypes are none.
 const TOO_LONG: &str = "has so long a history, of one source or of many, that the receipt has no room for it";
 
-fn changes(tensors: &[Planned]) -> Vec<Value> {
+/// The changes of tensors; `null` for a list that no receipt has room for, of which the rest is not made.
+fn changes(tensors: &[Planned]) -> Value {
     let changed = tensors.iter().filter(|t| !t.changes.is_empty());
     let change = |tensor: &Planned| {
         let words: Vec<String> = tensor.changes.iter().map(ToString::to_string).collect();
@@ -310,7 +339,20 @@ fn changes(tensors: &[Planned]) -> Vec<Value> {
         }
         change
     };
-    changed.map(change).collect()
+    bounded(changed.map(change))
+}
+
+/// A list, or `null` where the list is longer than any receipt.
+fn bounded(items: impl Iterator<Item = Value>) -> Value {
+    let (mut list, mut len) = (Vec::new(), 0);
+    for item in items {
+        len += item.to_string().len() + 1;
+        if len > MAX_TEXT {
+            return Value::Null;
+        }
+        list.push(item);
+    }
+    Value::Array(list)
 }
 
 /// The sparse arrays that were written as parts: name, kind and shape, with which a reader joins the parts again.

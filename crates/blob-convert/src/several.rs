@@ -56,7 +56,7 @@ pub(crate) fn plan_several<'a>(
     let mut options = options;
     options.transforms.retain(|step| step.selection().is_none());
     for (Share { path, places }, tensors) in files.into_iter().zip(tensors) {
-        let mut options = Options { is_told: !plans.is_empty(), ..options.clone() };
+        let mut options = Options { is_told: !plans.is_empty(), is_part: true, ..options.clone() };
         options.transforms.insert(0, Arc::new(Selection::of_places(checkpoint, &places)));
         let own = Chained { tensors, net: chained.net.clone(), told_by: chained.told_by.clone(), ..Chained::default() };
         plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
@@ -125,7 +125,7 @@ pub(crate) fn plan_parts<'a>(
     let (mut plans, about) = (Vec::new(), Arc::new(About::of(checkpoint)));
     for Part { path, options } in parts {
         let (about, is_told) = (Some(Arc::clone(&about)), !plans.is_empty());
-        let options = Options { about, is_told, ..options };
+        let options = Options { about, is_told, is_part: true, ..options };
         let (options, said) = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
         let mut own = chosen(checkpoint, &options, false)?;
         own.of_file.splice(0..0, said);
@@ -228,7 +228,9 @@ impl<'a> Plans<'a> {
         together.publish()?;
         let contradicted = contradicted(plan.checkpoint, &tensors, &hashes, &Uncounted(watch))?.unwrap_or_default();
         let bytes_in = plan.checkpoint.stored().len();
-        Ok(Summary { bytes_in, bytes_out, is_recognised: true, blake3, sha256, contradicted, found })
+        // The parts of a file have no frame.
+        let (is_recognised, frame_left_out) = (true, None);
+        Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, frame_left_out, found })
     }
 
     /// Writes some of the files, which are open at once.

@@ -38,6 +38,8 @@ pub enum Remark {
     Note(String),
     /// A sound array is not read, and so nothing of its values was checked.
     Unread(Finding),
+    /// The comparison is with another file than the receipt names, and so proves nothing of the receipt.
+    Unproven(Finding),
     /// A transform of the receipt was repeated and changed values.
     Redone(Redone),
 }

@@ -207,7 +207,8 @@ impl<'a> Report<'a> {
         match remark {
             Remark::Finding(finding) => self.finding(finding.into()),
             Remark::Note(note) => self.note(note),
-            Remark::Unread(finding) if self.args.strict => self.finding(finding.into()),
+            Remark::Unread(finding) | Remark::Unproven(finding) if self.args.strict => self.finding(finding.into()),
+            Remark::Unproven(finding) => self.note(finding.message),
             Remark::Unread(finding) => self.note(format!("{:?} {}", finding.tensor, finding.message)),
             Remark::Redone(redone) => self.verdict.redone.push(redone),
             _ => {}

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use blob_core::{DType, Dims7, Shape};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 
+use super::claims::Relation;
+use super::replay::Redo;
 use super::{Finding, Remark, Unread, claims, graph, replay};
 use crate::compare::{Pieces, found};
 use crate::done::steps;
@@ -37,7 +39,8 @@ pub struct Compared {
 /// tensor, plus arrays that must be reordered or inflated as a whole.
 ///
 /// If the receipt of `ours` has transforms, and `theirs` is the source in that receipt or does not have the same
-/// transforms, the transforms are repeated with the tensors of `theirs`, and the result is compared.
+/// transforms, the transforms are repeated with the tensors of `theirs`, and the result is compared. With an earlier
+/// source of the receipt's history, the transforms of all conversions since are repeated.
 ///
 /// # Errors
 /// Errors of reading; [`Error::Interrupted`] where `watch` says so; [`Error::Unsupported`] at the end, where an array
@@ -73,11 +76,17 @@ pub fn against_by(
 ) -> Result<Compared, Error> {
     ours.whole()?;
     theirs.whole()?;
-    let is_source = claims::against_source(ours, theirs, watch, report)?;
+    let relation = claims::against_source(ours, theirs, watch, report)?;
+    let is_source = matches!(relation, Relation::Source);
+    if let Relation::Earlier(Some(since)) = &relation
+        && !since.is_empty()
+    {
+        return replay::against_source(ours, theirs, Redo { steps: since, by, is_last: false }, watch, report);
+    }
     match steps(ours) {
         // The source may itself be made by equal steps, as where axes are swapped twice.
         Ok(done) if !done.is_empty() && (is_source || steps(theirs).as_ref() != Ok(&done)) => {
-            return replay::against_source(ours, theirs, (&done, by), watch, report);
+            return replay::against_source(ours, theirs, Redo { steps: &done, by, is_last: true }, watch, report);
         }
         Ok(done) => graph::unproven(ours, theirs, &done).into_iter().for_each(&mut *report),
         Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),

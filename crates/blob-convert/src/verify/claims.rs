@@ -22,7 +22,7 @@ use crate::model::Around;
 use crate::receipt::{SCHEMA, combined_digest};
 use crate::transform::{Registry, Selection};
 use said::{Claims, Part, Source};
-pub(crate) use source::against_source;
+pub(crate) use source::{Relation, against_source};
 pub(super) use source::{left_out_is_said, of_several};
 
 /// The part of the schema before the number.
@@ -195,6 +195,7 @@ fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Re
         ("salvaged.arrays", salvaged.map(|salvaged| &salvaged.arrays), Value::is_u64),
         ("salvaged.byte", salvaged.map(|salvaged| &salvaged.byte).filter(|byte| !byte.is_null()), Value::is_u64),
         ("prefixed", claims.prefixed.as_ref(), Value::is_boolean),
+        ("part", claims.is_part.as_ref(), Value::is_boolean),
         ("select", claims.select.as_ref().filter(|said| !is_selection(said)), |_| false),
         ("bf16_as_u16", claims.bf16_as_u16.as_ref().filter(|said| !is_names(said)), Value::is_boolean),
         ("u16", claims.u16.as_ref().filter(|said| !is_names(said)), |_| false),
@@ -243,8 +244,9 @@ fn of_source(source: &Source, report: &mut dyn FnMut(Remark)) {
 }
 
 /// Checks that the frame makes a file of the format and the length of the first source.
+/// [`receipt`](super::receipt()) compares the digest of that file.
 fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark)) {
-    let (format, bytes) = match frame::check(checkpoint) {
+    let made = match frame::check(checkpoint) {
         Ok(None) => return,
         Ok(Some(made)) => made,
         Err(why) => {
@@ -253,15 +255,15 @@ fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark))
         }
     };
     let Some(first) = history_of(text).into_iter().next() else { return };
-    let unpacked = serde_json::from_str::<Value>(text).ok().and_then(|all| all["source"]["unpacked_bytes"].as_u64());
-    let is_length = bytes == first.bytes || unpacked == Some(bytes);
-    // An earlier source may be packed, and the unpacked length is not known any more.
-    let is_only = history_of(text).len() == 1;
-    if first.format != format.name() || is_only && !is_length {
-        let (name, of) = (format.name(), first.format);
-        report(wrong(&format!(
-            "has a frame of {name} and {bytes} bytes, and its first source is {of} of {} bytes",
-            first.bytes
+    let name = made.format().name();
+    if first.format != name {
+        let of = truncated(&first.format);
+        report(wrong(&format!("has a frame of {name}, and its first source is {of}")));
+    }
+    if frame::is_packed(checkpoint, &made) {
+        let name = truncated(&first.name);
+        report(Remark::Note(format!(
+            "the receipt's frame is not compared with {name:?}, whose digest in the receipt is of the packed file"
         )));
     }
 }

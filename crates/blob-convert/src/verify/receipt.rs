@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny};
 
 use super::{Finding, PIECE, is_broken};
+use crate::frame::{self, Proof, prove};
 use crate::history::{parse, receipt_text, reduce_list};
 use crate::planned::Planned;
 use crate::receipt::combined_digest;
@@ -81,7 +82,8 @@ impl<'de> Deserialize<'de> for Items {
 }
 
 /// Checks a converted file against the receipt in the file. The file must hold the tensors that were written, with the
-/// same names, dtypes and shapes, and the bytes of each tensor must have the digest in the receipt.
+/// same names, dtypes and shapes, and the bytes of each tensor must have the digest in the receipt. If they do, the
+/// frame and the tensors together must have the digest of the file that the receipt names as its first source.
 ///
 /// Calls `found` with each finding, and returns how many digests were right; `None` for a file without a receipt, or
 /// for a receipt without digests. A receipt that cannot be read is a finding, and so is a listed array that has a
@@ -99,6 +101,29 @@ pub fn receipt(
     let Some(text) = receipt_text(checkpoint) else {
         return Ok(None);
     };
+    let mut is_right = true;
+    let right = tensors(checkpoint, text, watch, &mut |finding| {
+        is_right = false;
+        found(finding);
+    })?;
+    // Tensors that were changed since do not show which file the frame is of.
+    let made = is_right.then(|| frame::check(checkpoint).ok().flatten()).flatten();
+    if let Some(made) = made
+        && prove((checkpoint, text), &made, watch)? == Proof::Other
+    {
+        let message = "the receipt has a frame that is not of the file that it names as its first source";
+        found(Finding::new("", Reason::Receipt, message));
+    }
+    Ok(right)
+}
+
+/// Checks the tensors against the receipt.
+fn tensors(
+    checkpoint: &Checkpoint,
+    text: &str,
+    watch: &dyn Watch,
+    found: &mut dyn FnMut(Finding),
+) -> Result<Option<u64>, Error> {
     let Some(written) = parse::<Written>(text) else {
         found(Finding::new("", Reason::Receipt, "the receipt cannot be read: no digest was checked"));
         return Ok(None);

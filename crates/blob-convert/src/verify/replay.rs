@@ -63,11 +63,19 @@ fn unknown_step(step: &Step, why: &str) -> String {
     format!("the transform {name:?} of the receipt {why}")
 }
 
+/// The steps to repeat.
+pub(crate) struct Redo<'a> {
+    pub(crate) steps: &'a [Step],
+    pub(crate) by: &'a By,
+    /// Whether these are the steps of the last conversion alone, of which the receipt tells the losses.
+    pub(crate) is_last: bool,
+}
+
 /// Applies the steps to the tensors of `source`, makes the graph of a model again, and compares the result with `file`.
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
-    (steps, by): (&[Step], &By),
+    Redo { steps, by, is_last }: Redo<'_>,
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
@@ -102,10 +110,12 @@ pub(crate) fn against_source(
         }
         Err(e) => return Err(e),
     };
-    if let Some(name) = kept(file, &chained.left_out) {
+    if let Some(name) = kept(file, &chained.left_out).filter(|_| is_last) {
         finding(format!("the receipt says that {name:?} was left out, and its transforms do not leave it out"));
     }
-    claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
+    if is_last {
+        claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
+    }
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
     let mut compare = Compare::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
@@ -116,7 +126,7 @@ pub(crate) fn against_source(
     let (lost, zeroed) = (compare.lost, compare.zeroed);
     let graph = graph::compared(file, source, (steps, &options.net), &chained.tensors)?;
     // Values of tensors that differ were not all computed.
-    let claimed = receipt_text(file).and_then(parse::<Lost>).filter(|_| is_all);
+    let claimed = receipt_text(file).and_then(parse::<Lost>).filter(|_| is_all && is_last);
     let claimed = claimed.map(|said| [(said.lost_values, lost, "were lost"), (said.zeroed_values, zeroed, "became 0")]);
     for (said, found, what) in claimed.into_iter().flatten() {
         if let Some(said) = said.filter(|said| *said != found) {

@@ -54,6 +54,8 @@ pub(super) struct Claims {
     pub(super) sparse: List<Part>,
     #[serde(default)]
     pub(super) left_out: List<LeftOut>,
+    #[serde(default, rename = "part")]
+    pub(super) is_part: Option<Value>,
     #[serde(default)]
     pub(super) salvaged: Option<Salvaged>,
     #[serde(default)]

@@ -3,19 +3,33 @@
 use std::collections::HashSet;
 
 use blob_io::words::and_more;
-use blob_io::{Checkpoint, Entry, Error, Kind};
+use blob_io::{Checkpoint, Entry, Error, Kind, Reason};
 use serde_json::{Map, Value};
 
 use super::said::{Claims, List, Salvaged, Source};
 use super::{shown, wrong};
 use crate::digest::{Algorithm, Subject, digest};
-use crate::history::{Origin, histories_of, history_of, parse, receipt_text, salvaged, source_fields};
-use crate::verify::Remark;
+use crate::history::{
+    Origin, histories_of, history_of, lineage_of, parse, receipt_text, salvaged, source_fields, steps_of,
+};
+use crate::step::Step;
 use crate::verify::receipt::truncated;
+use crate::verify::{Finding, Remark};
 use crate::watch::Watch;
 
-/// Compares the receipt of `ours` with `theirs`. If the digests show another file than the receipt's source, a note
-/// says so; if `theirs` is the source, each field about the source is compared. Returns whether `theirs` is the source.
+/// Which file of a receipt another file is.
+pub(crate) enum Relation {
+    /// The source.
+    Source,
+    /// An earlier source, with the steps since; `None` where files were merged since.
+    Earlier(Option<Vec<Step>>),
+    /// None that the receipt names.
+    Other,
+}
+
+/// Compares the receipt of `ours` with `theirs`. If the digests show another file than the receipt's source, that is
+/// said; if `theirs` is the source, each field about the source is compared. Returns which file of the receipt `theirs`
+/// is.
 ///
 /// # Errors
 /// Errors of reading; [`Error::Interrupted`] where `watch` says so.
@@ -24,9 +38,11 @@ pub(crate) fn against_source(
     theirs: &Checkpoint,
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
-) -> Result<bool, Error> {
-    let Some(claimed) = receipt_text(ours).and_then(parse::<Claims>) else { return Ok(false) };
-    let Some(source) = claimed.source.as_ref().filter(|source| source.blake3.is_string()) else { return Ok(false) };
+) -> Result<Relation, Error> {
+    let Some(claimed) = receipt_text(ours).and_then(parse::<Claims>) else { return Ok(Relation::Other) };
+    let Some(source) = claimed.source.as_ref().filter(|source| source.blake3.is_string()) else {
+        return Ok(Relation::Other);
+    };
     let file = || Subject::File { name: theirs.name(), source: theirs.stored() };
     let blake3 = digest(file(), Algorithm::Blake3, watch)?.digest;
     let sha256 = match source.sha256.as_str() {
@@ -35,8 +51,7 @@ pub(crate) fn against_source(
     };
     let is_sha256 = sha256.is_some() && source.sha256.as_str() == sha256.as_deref();
     if source.blake3.as_str() != Some(&blake3) && !is_sha256 {
-        report_other(ours, theirs, source, &blake3, report);
-        return Ok(false);
+        return Ok(other(ours, theirs, source, &blake3, report));
     }
     let mut own = source_fields(theirs);
     own.insert("blake3".to_owned(), Value::from(blake3));
@@ -54,7 +69,7 @@ pub(crate) fn against_source(
         report(wrong(&format!("says that {:?} was left out, which the source does not have", truncated(name))));
     }
     has_history(&claimed.history, history_of(receipt_text(theirs).unwrap_or_default()), report);
-    Ok(true)
+    Ok(Relation::Source)
 }
 
 /// Compares the sources that a receipt names by their digests, in this order, with its fields about each and with its
@@ -131,7 +146,11 @@ pub(in crate::verify) fn left_out_is_said<'n>(
     if written.is_some_and(|written| written > file.entries().len() as u64) {
         return;
     }
-    let is_part = claimed.left_out.items().is_empty() && claimed.transforms.items().iter().any(|s| s.name == "select");
+    // Receipts of earlier versions do not say that a file is one of several.
+    let is_select = |step: &Step| step.name == "select";
+    let is_part = claimed.is_part == Some(Value::Bool(true))
+        || !claimed.is_of_this_version() && claimed.transforms.items().iter().any(is_select);
+    let is_part = is_part && claimed.left_out.items().is_empty();
     let said: HashSet<&str> = claimed.left_out.items().iter().map(|left| &*left.name).collect();
     let mut unsaid = left_out.filter(|name| !said.contains(name));
     if let Some(name) = unsaid.next().filter(|_| claimed.left_out.is_there() && !is_part) {
@@ -145,23 +164,32 @@ fn is_whole(entry: &Entry, name: &str) -> bool {
 }
 
 /// Reports that `theirs` is not the source that the receipt names, unless both come from one source.
-fn report_other(ours: &Checkpoint, theirs: &Checkpoint, source: &Source, blake3: &str, report: &mut dyn FnMut(Remark)) {
+fn other(
+    ours: &Checkpoint,
+    theirs: &Checkpoint,
+    source: &Source,
+    blake3: &str,
+    report: &mut dyn FnMut(Remark),
+) -> Relation {
     let expected = source.blake3.as_str().unwrap_or_default();
     let theirs_of = receipt_text(theirs).map(Origin::of_receipt).unwrap_or_default();
-    let of_one = theirs_of.iter().any(|origin| origin.blake3 == expected);
-    if of_one {
-        return;
+    if theirs_of.iter().any(|origin| origin.blake3 == expected) {
+        return Relation::Other;
     }
-    let earlier = receipt_text(ours).map(history_of).unwrap_or_default();
+    let lineage = receipt_text(ours).map(lineage_of).unwrap_or_default();
     let name = theirs.name();
-    report(Remark::Note(if earlier.iter().any(|origin| origin.blake3 == blake3) {
-        format!("{name} is an earlier source of the receipt's history, not the last one")
-    } else {
-        format!(
-            "{name} is not the file that the receipt names as its source: BLAKE3 {blake3}, in the receipt {}",
-            truncated(expected)
-        )
-    }));
+    if let Some(place) = lineage.iter().position(|origin| origin.blake3 == blake3) {
+        report(Remark::Note(format!("{name} is an earlier source of the receipt's history, not the last one")));
+        let since = &lineage[place..];
+        let is_single = steps_of(since).all(|(_, is_before_merge)| !is_before_merge);
+        return Relation::Earlier(is_single.then(|| steps_of(since).map(|(step, _)| step.clone()).collect()));
+    }
+    let message = format!(
+        "{name} is not the file that the receipt names as its source: BLAKE3 {blake3}, in the receipt {}",
+        truncated(expected)
+    );
+    report(Remark::Unproven(Finding::new("", Reason::Receipt, message)));
+    Relation::Other
 }
 
 /// Whether two values are equal. In `said`, `null` stands for any value that the receipt had no room for.
