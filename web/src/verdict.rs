@@ -41,6 +41,7 @@ impl Verdict {
         match remark {
             Remark::Finding(finding) => self.finding(&finding),
             Remark::Note(note) => self.note(note),
+            Remark::Unproven(finding) => self.note(finding.message),
             Remark::Unread(finding) => self.note(format!("{:?} {}", finding.tensor, finding.message)),
             _ => {}
         }

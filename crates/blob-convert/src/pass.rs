@@ -72,10 +72,9 @@ impl Plan<'_> {
     /// Errors of reading and writing; lost values, with [`Options::strict`](crate::Options::strict);
     /// a frame that is not of the file that the receipt names; [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
-        let frame_left_out = self.check_frame(watch)?;
+        let job = self.proved_job(watch)?;
         // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
-        let job = Job { frame_left_out, ..self.job(watch) };
         let tally = Tally::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
             Destination::Folder { path, if_exists, files } => {
@@ -112,7 +111,7 @@ impl Plan<'_> {
             return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
         };
         let tally = Tally::default();
-        let done = self.job(watch).file(self, (layout, output), None, &tally)?;
+        let done = self.proved_job(watch)?.file(self, (layout, output), None, &tally)?;
         self.summary(done, &tally, watch)
     }
 
@@ -124,9 +123,15 @@ impl Plan<'_> {
     ) -> Result<Summary, Error> {
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let contradicted = contradicted.unwrap_or_default();
-        let (bytes_in, Digests { blake3, sha256, .. }) = (self.checkpoint.stored().len(), digests);
+        let (bytes_in, Digests { blake3, sha256, frame_left_out, .. }) = (self.checkpoint.stored().len(), digests);
         let found = tally.found();
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, frame_left_out, found })
+    }
+
+    /// The job, once the frame of a receipt is proved.
+    fn proved_job<'w>(&'w self, watch: &'w dyn Watch) -> Result<Job<'w>, Error> {
+        let frame_left_out = self.check_frame(watch)?;
+        Ok(Job { frame_left_out, ..self.job(watch) })
     }
 
     fn job<'w>(&'w self, watch: &'w dyn Watch) -> Job<'w> {
