@@ -18,6 +18,7 @@ mod kept_bits; // bf16 that is stored as u16 is bf16 for every command
 mod kinds; // files of other programs are named; arrays of other dtypes are listed
 mod lazy; // a lazy blob is what `load` gives, and the bytes are read that are asked for
 mod limits; // nets that Caffe accepts and should not; models of many pieces, within their limits
+mod proved; // receipts against files: earlier sources, names that come back, a solver's history, unread arrays
 mod random_receipt; // random transforms on odd shapes, receipts of random bytes
 mod random_transform; // random transforms on random nets and on changed goldens
 mod reader; // the pull reader gives what `load` gives, whatever the sizes of the reads

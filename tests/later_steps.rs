@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::support::conversion::to_bytes;
 use crate::support::floats::{self, SAFETENSORS, bytes_of, file};
 use crate::support::receipt::{receipt, with_receipt};
-use crate::support::{Folder, Ran, blob, data, open};
+use crate::support::{Folder, Ran, blob};
 
 /// The values 0, 1, 2, ….
 fn counted(count: usize) -> Vec<f32> {
@@ -315,114 +315,4 @@ fn what_an_output_no_longer_says_is_warned_of() {
     for quiet in ["convert =rgb.safetensors -o =rgb.npz", "convert =n.npz -o =n.params"] {
         assert!(!with(&folder, quiet).ok().err.contains("the output does not"));
     }
-}
-
-/// Steps of several conversions in a row are repeated from the first file on; the receipt tells each.
-#[test]
-fn a_file_is_proved_from_an_earlier_source_too() {
-    let folder = Folder::new();
-    let net = data("caffe/forward/resnet.caffemodel");
-    let net = net.to_str().expect("UTF-8");
-    let [folded, named, narrow] = ["f.safetensors", "n.safetensors", "h.npz"].map(|name| folder.file(name));
-    blob(&["fold", net, "-o", &folded]).ok();
-    blob(&["rename", &folded, "--sed", "s/^/net./", "-o", &named]).ok();
-    blob(&["convert", &named, "--dtype", "f16", "-o", &narrow]).ok();
-    for (file, of, steps) in [
-        (&named, &*folded, "what 1 transform makes of"),
-        (&named, net, "what 2 transforms make of"),
-        (&narrow, net, "what 3 transforms make of"),
-        (&narrow, &*folded, "what 2 transforms make of"),
-    ] {
-        blob(&["verify", "--strict", file, "--against", of]).ok().stdout_has(&format!("6 tensors bit for bit {steps}"));
-    }
-    let bytes = std::fs::read(&named).expect("there");
-    let mut lie = receipt(&open("x.safetensors", &bytes).expect("opens"));
-    lie["history"][0]["transforms"][0]["settings"]["layers"][0]["eps"] = json!(0.5);
-    let lying = folder.with("lying.safetensors", with_receipt(&bytes, &lie, "", None));
-    blob(&["verify", &lying, "--against", net]).no().stdout_has("\"net.conv1/0\" differs");
-    // A step that the receipt has no room for is why nothing is proved.
-    lie["history"][0]["transforms"][0]["settings"] = json!(null);
-    let cut = folder.with("cut.safetensors", with_receipt(&bytes, &lie, "", None));
-    blob(&["verify", &cut, "--against", net]).no().stdout_has("the transform \"fold\" of the receipt");
-}
-
-/// The label of an image is lost where nothing but the tensor is written.
-#[test]
-fn a_label_that_is_left_out_is_a_loss() {
-    let folder = Folder::new();
-    let image = data("caffe/misc/u8.datum");
-    let [copy, back] = ["x.safetensors", "y.datum"].map(|name| folder.file(name));
-    blob(&["convert", image.to_str().expect("UTF-8"), "-o", &copy]).ok();
-    blob(&["convert", &copy, "--anew", "--strict", "-o", &back]).refused("without the label 5");
-    assert!(!std::path::Path::new(&back).exists());
-    blob(&["convert", &copy, "--anew", "-o", &back])
-        .ok()
-        .stderr_has("warning: the datum is written without the label 5");
-}
-
-/// The history of a solver is told from weights wherever its values are shown, and in its copies.
-#[test]
-fn the_history_of_a_solver_is_not_taken_for_weights() {
-    let folder = Folder::new();
-    let state = data("caffe/misc/state.solverstate");
-    let state = state.to_str().expect("UTF-8");
-    let copy = folder.file("x.npz");
-    blob(&["convert", state, "-o", &copy]).ok();
-    let words = "a solver's history (momentum), not weights; those are in \"golden_iter_123.caffemodel\"";
-    for file in [state, &copy] {
-        for args in [&["ls", file][..], &["stats", file], &["diff", file, file]] {
-            blob(args).ok().stderr_has(words);
-        }
-        blob(&["fold", file, "-o", &folder.file("y.npz")]).refused(words);
-        for command in ["info", "verify"] {
-            blob(&[command, file]).ok().stdout_has(words);
-        }
-        let json = blob(&["ls", "--json", file]).ok();
-        assert!(json.err.is_empty(), "{json:?}");
-    }
-}
-
-#[test]
-fn names_that_do_not_fit_hdf5_have_a_next_step() {
-    let folder = Folder::new();
-    let net = data("caffe/forward/resnet.caffemodel");
-    for out in ["x.caffemodel.h5", "x.solverstate.h5"] {
-        let ran = blob(&["convert", net.to_str().expect("UTF-8"), "--names", "torch", "-o", &folder.file(out)]);
-        ran.refused("is not called").stderr_has("`blob rename --map FILE` gives other names");
-    }
-}
-
-/// Arrays that are not read are named all at once, by every command that needs them, and left out on request.
-#[test]
-fn merge_and_hash_leave_unread_arrays_out_as_convert_does() {
-    let folder = Folder::new();
-    let header = json!({
-        "a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]},
-        "b": {"dtype": "F8_E5M2", "shape": [1], "data_offsets": [1, 2]},
-        "w": {"dtype": "U8", "shape": [2], "data_offsets": [2, 4]},
-    });
-    let file = folder.with("x.safetensors", crate::support::archive::safetensors(&header.to_string(), &[1, 2, 3, 4]));
-    let other = folder.file("y.npz");
-    write(&other, Format::Npz, &[("v", &[2], &counted(2))]);
-    let [out, merged, rest] = ["c.npz", "m.npz", "r.npz"].map(|name| folder.file(name));
-    let words = "array \"a\" is of dtype F8_E4M3, which blob lists but does not load; array \"b\" is of dtype F8_E5M2";
-    for args in
-        [&["convert", &file, "-o", &out][..], &["merge", &file, &other, "-o", &merged], &["hash", "--content", &file]]
-    {
-        blob(args).refused(words).stderr_has("--skip-unsupported leaves these arrays out");
-    }
-    blob(&["convert", &file, "-o", &out, "--skip-unsupported"]).ok().stderr_has("2 left out");
-    let ran = blob(&["merge", &file, &other, "-o", &merged, "--skip-unsupported"]).ok();
-    ran.stderr_has("2 left out").stderr_has("no proof by `blob verify`: it wants every array of the input");
-    let there: Vec<String> = Checkpoint::open(&merged).expect("opens").names().map(str::to_owned).collect();
-    assert_eq!(there, ["w", "v"]);
-    let hashed = blob(&["hash", "--content", &file, "--skip-unsupported"]).ok();
-    hashed.stderr_has("left out of the digest: a; b");
-    blob(&["convert", &out, "--anew", "--no-receipt", "-o", &rest]).ok();
-    let digest = |file: &str| {
-        let ran = blob(&["hash", "--content", "--skip-unsupported", file]).ok();
-        ran.out.split_once(' ').expect("a digest").0.to_owned()
-    };
-    assert_eq!(digest(&file), digest(&rest));
-    blob(&["hash", "--skip-unsupported", &file]).refused("tensors are chosen for --content");
 }

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod file;
+mod names;
 
 use std::path::Path;
 use std::slice;
@@ -47,7 +48,7 @@ pub struct Summary {
     /// The source's tensors whose digests differ from the digests in the source's own receipt; an empty name stands for
     /// all tensors together.
     pub contradicted: Vec<String>,
-    /// Why the output's receipt does not hand on the frame in the source's receipt, which a reading of the tensors shows.
+    /// Why the output's receipt does not hand on the frame in the source's receipt, as the tensors' values show.
     pub frame_left_out: Option<&'static str>,
     /// The reports of the transforms about values: how many were lost, how far others changed.
     pub found: Vec<Found>,
@@ -128,9 +129,10 @@ impl Plan<'_> {
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, frame_left_out, found })
     }
 
-    /// The job, once the frame of a receipt is proved.
+    /// The job, once the frame of a receipt is proved, and the names that it gives back.
     fn proved_job<'w>(&'w self, watch: &'w dyn Watch) -> Result<Job<'w>, Error> {
         let frame_left_out = self.check_frame(watch)?;
+        self.check_names(watch)?;
         Ok(Job { frame_left_out, ..self.job(watch) })
     }
 

@@ -242,8 +242,8 @@ impl Receipt {
         let (is_conversion, frame) = (!self.is_list, self.frame.as_deref().unwrap_or("null"));
         let field = if is_conversion { format!("\"frame\":{frame},") } else { String::new() };
         let Some(why) = left_out.filter(|_| self.frame.is_some()) else { return field };
-        // A file may escape the text, so that quotes count twice: a backslash stands for each that is missing. JSON allows
-        // spaces between fields, and a frame is longer, because its digest alone has 64 digits.
+        // A file may escape the text, so that quotes count twice: a backslash stands for each that is missing. JSON
+        // allows spaces between fields, and a frame is longer, because its digest alone has 64 digits.
         let missing = field.matches('"').count().saturating_sub(r#""frame""frame_left_out""""#.matches('"').count());
         let escaped: String = why.chars().take(missing).map(|c| format!("\\u{:04x}", u32::from(c))).collect();
         let rest: String = why.chars().skip(missing).collect();

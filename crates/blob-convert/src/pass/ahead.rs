@@ -17,10 +17,11 @@ impl Plan<'_> {
     /// nothing.
     ///
     /// # Errors
-    /// Errors of reading; lost values, with [`Options::strict`](crate::Options::strict); a frame that is not of the file
-    /// that the receipt names; [`Error::Interrupted`] where `watch` says so.
+    /// Errors of reading; lost values, with [`Options::strict`](crate::Options::strict); a frame that is not of the
+    /// file that the receipt names; [`Error::Interrupted`] where `watch` says so.
     pub fn lost_values(&self, watch: &dyn Watch) -> Result<Vec<Group>, Error> {
         self.check_frame(watch)?;
+        self.check_names(watch)?;
         let job = self.job(watch);
         let tally = Tally::default();
         let is_exact = |tensor: &Planned| tensor.is_as_read() || matches!(tensor.how, How::Kept | How::Dense);

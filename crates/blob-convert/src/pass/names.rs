@@ -1,0 +1,76 @@
+//! Whether names that a receipt gives back are those of the file that the tensors go into.
+//!
+//! The file proves it where the receipt names that very file, and says that nothing but names has changed since: then
+//! each tensor was written with the values that the file has under the name of before. Relies on the digests in the
+//! receipt; another file proves nothing.
+
+use std::collections::HashMap;
+
+use blob_io::{Checkpoint, Error, Remedy};
+use serde::Deserialize;
+
+use crate::base::Base;
+use crate::digest::{Algorithm, Subject, digest};
+use crate::history::{lineage_of, parse, receipt_text, steps_of};
+use crate::plan::Plan;
+use crate::transform::Names;
+use crate::verify::hash_of;
+use crate::watch::{Uncounted, Watch};
+
+/// The steps that leave values as they are.
+const VALUES_STAY: [&str; 3] = [Names::NAME, "select", "strip-diff"];
+
+/// The tensors that were written, by a receipt.
+#[derive(Deserialize)]
+struct Written {
+    #[serde(default)]
+    contents: Option<Vec<Item>>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    name: String,
+    blake3: String,
+}
+
+impl Plan<'_> {
+    /// Refuses names of before under which the file that the tensors go into has other values than were written.
+    ///
+    /// # Errors
+    /// Errors of reading; a receipt that gives back wrong names.
+    pub(super) fn check_names(&self, watch: &dyn Watch) -> Result<(), Error> {
+        let Base::File(base) = self.base else { return Ok(()) };
+        let watch = &Uncounted(watch);
+        let renamed = self.tensors.iter().filter(|tensor| tensor.is_as_read());
+        let renamed = renamed.map(|tensor| (self.checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name));
+        let renamed: Vec<(&str, &str)> = renamed.filter(|(now, then)| now != then).collect();
+        let Some(receipt) = receipt_text(self.checkpoint).filter(|_| !renamed.is_empty()) else { return Ok(()) };
+        if !is_renamed_alone(receipt, base, watch)? {
+            return Ok(());
+        }
+        let written = parse::<Written>(receipt).and_then(|written| written.contents).unwrap_or_default();
+        let written: HashMap<String, String> = written.into_iter().map(|item| (item.name, item.blake3)).collect();
+        for (now, then) in renamed {
+            let (Some(blake3), Some(entry)) = (written.get(now), base.entry(then)) else { continue };
+            if hash_of(base, entry, watch)?.is_none_or(|hash| *hash.to_hex() == **blake3) {
+                continue;
+            }
+            let message = format!(
+                "has a receipt that says that {now:?} was {then:?} in {}, where that has other values",
+                base.name()
+            );
+            let (file, remedy) = (self.checkpoint.name().to_owned(), Some(Remedy::Names));
+            return Err(Error::Misfit { file, message, remedy });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a receipt names this file, and no step but names since.
+fn is_renamed_alone(receipt: &str, base: &Checkpoint, watch: &dyn Watch) -> Result<bool, Error> {
+    let lineage = lineage_of(receipt);
+    let blake3 = digest(Subject::File { name: base.name(), source: base.stored() }, Algorithm::Blake3, watch)?.digest;
+    let Some(place) = lineage.iter().position(|origin| origin.blake3 == blake3) else { return Ok(false) };
+    let mut since = steps_of(&lineage[place..]);
+    Ok(since.all(|(step, is_before_merge)| !is_before_merge && VALUES_STAY.contains(&&*step.name)))
+}
