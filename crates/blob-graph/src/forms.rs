@@ -135,8 +135,26 @@ pub(crate) fn cut(site: &mut Site<'_>, x: &Operand, cuts: &[Cut]) -> Result<Oper
     site.op("Slice", &[x, &starts, &ends, &axes], vec![], shape)
 }
 
-/// An image of another size, bilinear; `how` is ONNX's name of the coordinates.
+/// Axes of 1 element repeated up to a shape. Ones stand where nothing changes, so that the batch may be of any size.
+pub(crate) fn repeated(site: &mut Site<'_>, x: &Operand, shape: &[u64]) -> Result<Operand, Refusal> {
+    if shape == x.shape {
+        return Ok(x.clone());
+    }
+    let pairs = shape.iter().zip(&x.shape);
+    let extents: Vec<i64> = pairs.map(|(to, from)| if to == from { 1 } else { *to as i64 }).collect();
+    let extents = site.ints_of(&extents)?;
+    site.op("Expand", &[x, &extents], vec![], shape.to_vec())
+}
+
+/// An image of another size, bilinear; `how` is ONNX's name of the coordinates. An axis of 1 element is repeated: the
+/// `Resize` of OpenCV 5.0.0 reads what lies behind the element.
 pub(crate) fn bilinear(site: &mut Site<'_>, x: &Operand, shape: &[u64], how: &str) -> Result<Operand, Refusal> {
+    let longer = shape.iter().zip(&x.shape).map(|(to, from)| if *from == 1 { 1 } else { *to });
+    let image = resized(site, x, &longer.collect::<Vec<u64>>(), how)?;
+    repeated(site, &image, shape)
+}
+
+fn resized(site: &mut Site<'_>, x: &Operand, shape: &[u64], how: &str) -> Result<Operand, Refusal> {
     if shape == x.shape {
         return Ok(x.clone());
     }

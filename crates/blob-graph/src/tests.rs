@@ -240,6 +240,17 @@ fn a_net_of_many_layers_is_a_graph() {
     assert_eq!((model.nodes.len(), model.outputs.len()), (65_536, 32_768));
 }
 
+/// OpenCV 5.0.0 reads beyond an axis of 1 element when it makes the axis longer.
+#[test]
+fn one_element_is_repeated() {
+    for (shape, expected) in
+        [([1, 3, 1, 1], &["Expand"][..]), ([1, 3, 1, 5], &["Resize", "Expand"]), ([1, 3, 5, 5], &["Resize"])]
+    {
+        let (model, _) = model(&one(&shape, "type: \"Interp\" interp_param { height: 4 width: 6 }")).expect("a model");
+        assert_eq!(ops(&model), expected);
+    }
+}
+
 /// V0's settings stand in the layer itself.
 #[test]
 fn old_generations_are_the_same_net() {

@@ -204,9 +204,5 @@ pub(super) fn broadcast(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if !fits {
         return Err(Refusal::shape(format!("{} as {}", shown(&x.shape), shown(&shape))));
     }
-    // Ones where nothing changes, so that the batch may be of any size.
-    let pairs = shape.iter().zip(&x.shape);
-    let extents: Vec<i64> = pairs.map(|(to, from)| if to == from { 1 } else { *to as i64 }).collect();
-    let extents = site.ints_of(&extents)?;
-    Ok(vec![site.op("Expand", &[&x, &extents], vec![], shape)?])
+    Ok(vec![forms::repeated(site, &x, &shape)?])
 }
