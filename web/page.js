@@ -47,12 +47,17 @@ let calls = new Map();
 let lastCall = 0;
 let onProgress = null;
 
-/** Asks the worker; an error of the tool's is an object with its message, anything else ends the worker. */
-const ask = (op, rest = {}) => new Promise((resolve, reject) => {
+/** Calls the worker; an error of the tool's is an object with its message, anything else ends the worker. */
+const call = (op, rest) => new Promise((resolve, reject) => {
   lastCall += 1;
   calls.set(lastCall, { resolve, reject });
   worker.postMessage({ id: lastCall, op, ...rest });
 });
+
+// Settled once the files are open again in a new worker.
+let ready = Promise.resolve();
+
+const ask = (op, rest = {}) => ready.then(() => call(op, rest));
 
 class Ended extends Error {}
 
@@ -75,21 +80,25 @@ const begin = async () => {
   };
   worker.onerror = (event) => end(WORDS.panic(event.message || "the browser ended it"));
   const kept = results.map((result) => result.stored).filter(Boolean);
-  const { isKept } = await ask("begin", { module, session, kept });
+  const { isKept } = await call("begin", { module, session, kept });
   URL.revokeObjectURL(source);
   if (!isKept) $("status").textContent = WORDS.unkept;
 };
 
 /** Ends the worker and starts another one, in which the files are open again. */
-const end = async (why) => {
+const end = (why) => {
   worker.terminate();
   const waiting = [...calls.values()];
   calls = new Map();
   waiting.forEach(({ reject }) => reject(new Ended(why)));
   alertOf({ message: why });
+  ready = again();
+};
+
+const again = async () => {
   await begin();
-  for (const file of files) {
-    file.reopened = ask("open", { key: file.key, file: file.file, how: file.how }).catch(() => remove(file));
+  for (const file of [...files]) {
+    await call("open", { key: file.key, file: file.file, how: file.how }).catch(() => remove(file));
   }
 };
 

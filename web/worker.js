@@ -2,6 +2,9 @@
 // Holds the user's files and the module. Relies on `wasm_bindgen`, which stands before this in one script. Its policy is
 // that of the page, which lets nothing connect.
 
+// The policy lets the page begin workers, for the service worker's sake; this one begins none.
+self.Worker = self.SharedWorker = undefined;
+
 const NEAR = 65536; // a short read takes as many bytes, which serve the next ones
 const MOST_IN_MEMORY = 256 << 20;
 const SPARE = 3;
@@ -11,6 +14,7 @@ const places = new Map();
 let count = 0;
 let folder = null;
 const spare = [];
+const stale = new Set();
 
 /** A file of the user's. */
 class Chosen {
@@ -142,14 +146,19 @@ async function begin({ module, session, kept }) {
       if (entry.kind === "directory" && !isLive) await root.removeEntry(name, { recursive: true }).catch(() => {});
     }
     folder = await root.getDirectoryHandle(session, { create: true });
-    for await (const name of folder.keys()) {
-      if (!kept.includes(name)) await folder.removeEntry(name).catch(() => {});
-    }
+    for await (const name of folder.keys()) if (!kept.includes(name)) stale.add(name);
     await refill();
+    sweep(50);
   } catch {
     folder = null;
   }
   return { isKept: folder !== null };
+}
+
+/** Removes what a worker before this one left; its files are locked until the browser has ended it. */
+async function sweep(tries) {
+  for (const name of [...stale]) await folder.removeEntry(name).then(() => stale.delete(name), () => {});
+  if (stale.size > 0 && tries > 0) setTimeout(() => sweep(tries - 1), 200);
 }
 
 async function refill() {
