@@ -1,7 +1,9 @@
 //! `cargo xtask page-check [FILE ...]`: the page in real browsers, driven by WebDriver, against the tool: each golden
 //! file is listed as `blob ls --json` does, or refused with its words; each conversion has the bytes of the tool's by
 //! the same recipe; nothing is asked for but the page's own files, and the worker can ask for nothing. A browser that
-//! is not here is said.
+//! is not here is said. `BLOB_TOOL` names a tool that is built already.
+
+mod goes_on;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,6 +41,10 @@ const REACHES: &[(&str, &str)] = &[
 
 /// Parts of the names of files whose shapes are past 32 bits: the page refuses them at an earlier extent.
 const NARROW: &[&str] = &["_dims_", "csr_aux_shape_neg"];
+
+/// The hosts that browsers ask for things of their own, with an empty page too.
+const VENDORS: &[&str] =
+    &["google.com", "googleapis.com", "gvt1.com", "mozilla.com", "mozilla.org", "mozilla.net", "firefox.com"];
 
 /// The files of the pictures: the second has names that are markup, and is compared with.
 const SHOWN: &[&str] =
@@ -86,8 +92,13 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
         return said(&format!("NOT TESTED: the page in a browser: no std for WebAssembly can be had: {why:#}"));
     }
     let folder = page::build()?;
-    shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
-    let tool = shell::target_directory()?.join("debug/blob");
+    let tool = match std::env::var_os("BLOB_TOOL") {
+        Some(tool) => PathBuf::from(tool),
+        None => {
+            shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
+            shell::target_directory()?.join("debug/blob")
+        }
+    };
     let files = files(named)?;
     let server = Server::begin(&folder, 0)?;
     for kind in KINDS {
@@ -100,6 +111,7 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
         std::fs::create_dir_all(&check.work)?;
         check.begin()?;
         check.worker_reaches_nothing()?;
+        check.goes_on()?;
         let mut counts = Counts::default();
         for file in &files {
             check.file(file, &mut counts).with_context(|| format!("{}: {}", kind.name, file.display()))?;
@@ -164,11 +176,16 @@ impl Check<'_> {
         serde_json::from_str(text.lines().next().unwrap_or_default()).with_context(|| format!("{arguments:?}: {text}"))
     }
 
-    fn file(&self, file: &Path, counts: &mut Counts) -> Result<()> {
-        let name = file.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
+    /// Gives the page a file, and waits until it is open or refused.
+    fn give(&self, file: &Path) -> Result<()> {
         let before = self.browser.script("return document.body.dataset.opened ?? '0';", &json!([]))?;
         self.browser.choose("#files", &[&file.display().to_string()])?;
-        self.browser.until(&format!("(document.body.dataset.opened ?? '0') !== {before}"))?;
+        self.browser.until(&format!("(document.body.dataset.opened ?? '0') !== {before}"))
+    }
+
+    fn file(&self, file: &Path, counts: &mut Counts) -> Result<()> {
+        let name = file.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
+        self.give(file)?;
         let wanted = self.tool(file, &["ls", name])?;
         let last =
             "const f = files.at(-1); return f && f.key === Number(document.body.dataset.opened) ? f.list : null;";
@@ -271,10 +288,7 @@ impl Check<'_> {
             return Ok(());
         }
         for file in SHOWN {
-            let file = shell::root().join(file);
-            let before = self.browser.script("return document.body.dataset.opened ?? '0';", &json!([]))?;
-            self.browser.choose("#files", &[&file.display().to_string()])?;
-            self.browser.until(&format!("(document.body.dataset.opened ?? '0') !== {before}"))?;
+            self.give(&shell::root().join(file))?;
         }
         for (width, scheme) in WIDTHS.iter().flat_map(|width| ["light", "dark"].map(|scheme| (*width, scheme))) {
             let size = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
@@ -303,7 +317,14 @@ impl Check<'_> {
             let path = target.strip_prefix(&own).or_else(|| target.strip_prefix('/'));
             path.is_some_and(|path| files.contains(path))
         };
-        self.server.requests().into_iter().filter(|request| is_file(request) == is_own).collect()
+        let is_vendors = |request: &String| {
+            let host = request.split(' ').nth(1).unwrap_or_default();
+            let host =
+                host.split_once("://").map_or(host, |(_, rest)| rest).split(['/', ':']).next().unwrap_or_default();
+            VENDORS.iter().any(|vendor| host.ends_with(vendor))
+        };
+        let requests = self.server.requests().into_iter().filter(|request| !is_vendors(request));
+        requests.filter(|request| is_file(request) == is_own).collect()
     }
 
     fn nothing_was_asked_for(&self) -> Result<()> {

@@ -31,7 +31,7 @@ pub(crate) const KINDS: &[Kind] = &[
     Kind {
         name: "Chromium",
         driver: "chromedriver",
-        told: "on port ",
+        told: "successfully on port ",
         settings: |proxy| {
             let proxy = format!("--proxy-server={proxy}");
             json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": { "args": [
@@ -172,7 +172,8 @@ impl Browser {
         answer.read_exact(&mut text)?;
         let mut answer: Value = serde_json::from_slice(&text).context("the driver's answer is not JSON")?;
         let value = answer["value"].take();
-        ensure!(value.get("error").is_none(), "{path}: {}: {}", value["error"], value["message"]);
+        let is_error = value["error"].is_string() && value.get("stacktrace").is_some();
+        ensure!(!is_error, "{path}: {}: {}", value["error"], value["message"]);
         Ok(value)
     }
 }
