@@ -12,8 +12,7 @@ use std::slice;
 use std::sync::Arc;
 
 use blob_core::dlpack::{
-    CPU, CUDA_HOST, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, IS_COPIED, VERSION,
-    data_type, dtype,
+    CPU, CUDA_HOST, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLTensor, IS_COPIED, VERSION, data_type, dtype,
 };
 use blob_core::{MAX_AXES, Shape};
 use pyo3::exceptions::{PyBufferError, PyTypeError};
@@ -272,7 +271,8 @@ fn no_capsule() -> PyErr {
 /// The tensor is as its producer promises by DLPack, and stays so until `keep` is dropped. Facts that contradict
 /// themselves are refused.
 unsafe fn given(py: Python<'_>, tensor: &DLTensor, keep: Box<dyn Any>) -> Result<Given, Stop> {
-    let dtype = dtype(tensor.dtype).ok_or_else(|| PyBufferError::new_err("no file has elements of the array's dtype"))?;
+    let dtype =
+        dtype(tensor.dtype).ok_or_else(|| PyBufferError::new_err("no file has elements of the array's dtype"))?;
     // SAFETY: by the caller's promise.
     let (dims, strides) = unsafe { stated(tensor) }?;
     let shape = Shape::new(&dims).map_err(|error| PyBufferError::new_err(error.to_string()))?;

@@ -1,7 +1,8 @@
 //! The things that `open` takes besides a path: bytes, and file objects of any kind as sources of positioned reads.
 
 use std::io::{self, Read};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use blob_io::{Bytes, Checkpoint, FileSource, OpenOptions, Source};
 use pyo3::buffer::PyBuffer;
@@ -101,17 +102,26 @@ struct Seekable {
     /// Where the bytes read last begin, and the bytes. Nobody waits for the lock with the interpreter's lock held:
     /// every read is done without it.
     ahead: Mutex<(u64, Vec<u8>)>,
+    /// The thread whose read the object is in. A read of the object's own, of the same file, would wait for itself.
+    reading: Mutex<Option<ThreadId>>,
 }
 
 impl Seekable {
     fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         object.call_method1("seek", (0, 2))?;
         let len = object.call_method0("tell")?.extract()?;
-        Ok(Self { object: object.clone().unbind(), len, ahead: Mutex::default() })
+        Ok(Self { object: object.clone().unbind(), len, ahead: Mutex::default(), reading: Mutex::default() })
     }
 
     /// Fills `out` from the object.
     fn fetch(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        *locked(&self.reading) = Some(thread::current().id());
+        let fetched = self.read(offset, out);
+        *locked(&self.reading) = None;
+        fetched
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         Python::attach(|py| {
             let object = self.object.bind(py);
             object.call_method1("seek", (offset,))?;
@@ -139,7 +149,10 @@ impl Source for Seekable {
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut ahead = self.ahead.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if *locked(&self.reading) == Some(thread::current().id()) {
+            return Err(io::Error::other("the file object's read() reads the file that it is read for"));
+        }
+        let mut ahead = locked(&self.ahead);
         if out.len() >= AHEAD {
             return self.fetch(offset, out);
         }
@@ -157,6 +170,10 @@ impl Source for Seekable {
         *ahead = (offset, bytes);
         Ok(())
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A file object that cannot seek, read once from its place to the end.

@@ -25,6 +25,10 @@ pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
         let (spec, block) = (tensor.get().spec()?, tensor.get().block(py, false)?);
         return Ok(Given::kept(block.span(), spec.dtype, spec.shape, block));
     }
+    if array.hasattr("mask")? && array.hasattr("filled")? {
+        let text = "a masked array has values that do not count, and no file can say so; give array.filled(VALUE)";
+        return Err(PyTypeError::new_err(text).into());
+    }
     if is_bf16(array) {
         let bits = taken(&array.call_method1("view", ("uint16",))?)?;
         return Ok(bits.of_dtype(DType::BF16));

@@ -268,6 +268,13 @@ def test_save_file_takes_every_array(path: str, tmp_path: Path, weight: np.ndarr
     assert not list(tmp_path.glob("none*"))
 
 
+def test_a_mask_is_not_dropped(tmp_path: Path) -> None:
+    masked = np.ma.masked_array(np.ones(3, np.float32), mask=[0, 1, 0])
+    with pytest.raises(TypeError, match="array.filled"):
+        blob_io.save_file({"a": masked}, tmp_path / "a.npz")
+    blob_io.save_file({"a": masked.filled(0)}, tmp_path / "a.npz")
+
+
 def test_what_save_file_writes_is_read_by_the_formats_own_libraries(tmp_path: Path) -> None:
     from safetensors.numpy import load_file
 

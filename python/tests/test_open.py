@@ -141,6 +141,28 @@ def test_what_a_file_object_raises_is_raised() -> None:
         blob_io.open(Broken(b"12345678"))
 
 
+def test_a_file_object_that_reads_its_own_file_is_an_error() -> None:
+    from conftest import caffemodel
+
+    class Turning(io.BytesIO):
+        file: blob_io.File | None = None
+
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.file is not None:
+                self.file["conv1/0"].numpy()
+            return super().read(size)
+
+    # Large, so that the array is not among the bytes that opening has read.
+    weight = np.ones((1200, 1200), np.float32)
+    source = Turning(caffemodel(("conv1", "Convolution", [weight])))
+    f = blob_io.open(source)
+    source.file = f
+    with pytest.raises(OSError, match="reads the file that it is read for"):
+        f["conv1/0"].numpy()
+    source.file = None
+    np.testing.assert_array_equal(f["conv1/0"].numpy(), weight)
+
+
 def test_errors_say_which_file_and_where(path: str, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing:
         blob_io.open(tmp_path / "none.params")
