@@ -2,7 +2,7 @@
 
 use blob_convert::Step;
 use blob_convert::transform::{Names, Room};
-use blob_io::Checkpoint;
+use blob_io::{Checkpoint, Entry};
 use serde_json::json;
 
 use crate::args::{Rename, Sed};
@@ -19,10 +19,10 @@ pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
     let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let source = conversion.source();
     let selection = args.filter.of(&args.tensors);
-    let chosen = select(source, &selection)?.into_iter().map(|index| source.entries()[index].name());
+    let chosen = select(source, &selection)?.into_iter().map(|index| &source.entries()[index]);
     let (is_idle, step) = match &args.map {
         Some(map) => {
-            let names = Names::from_path(map, chosen)?;
+            let names = Names::from_path(map, Names::callable(chosen))?;
             // A recipe that names the file is for other sources, too.
             let step = if selection.is_all() {
                 Step::new("names", json!({ "file": text_of(map)? }))
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Rename, context: &Context) -> Result<Status, Failure> {
             (names.is_empty(), step)
         }
         None => {
-            let names = replaced(chosen, &args.sed, source)?;
+            let names = replaced(chosen.map(Entry::name), &args.sed, source)?;
             (names.is_empty(), names.into())
         }
     };

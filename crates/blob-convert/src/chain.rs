@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use blob_io::layout::TensorSpec;
-use blob_io::{Checkpoint, Error};
+use blob_io::{Checkpoint, Error, TensorName};
 
 use crate::change::{Change, Effect};
 use crate::options::{Options, refuse_first};
@@ -189,6 +189,7 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
             None => problems.push(format!("tensor {index}, which is left out, is not one of the {}", specs.len())),
         }
     }
+    problems.extend(as_sparse(&outcome.made, specs, &names));
     let lost = specs.iter().zip(used).filter(|(_, used)| !used);
     problems.extend(lost.map(|(spec, _)| format!("{:?} is lost", spec.tensor.name)));
     for (name, of) in names.into_iter().filter(|(_, of)| of.len() > 1) {
@@ -196,6 +197,24 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
         problems.push(format!("{} would all be called {name:?}", of.join(", ")));
     }
     problems
+}
+
+/// Arrays that would have the name of a sparse array, whose parts have other names in most formats.
+fn as_sparse(made: &[Made], specs: &[Spec<'_>], names: &BTreeMap<&str, Vec<usize>>) -> Vec<String> {
+    let is_part = |made: &&Made| made.from.first().is_some_and(|first| has_parts(specs.get(*first)));
+    let arrays: HashSet<&str> =
+        made.iter().filter(is_part).map(|made| TensorName::of(&made.tensor.name).array).collect();
+    let both = arrays.into_iter().filter_map(|array| Some((array, &specs[*names.get(array)?.first()?])));
+    let both = both.filter(|(_, spec)| !has_parts(Some(spec)));
+    let mut both: Vec<String> = both
+        .map(|(array, spec)| format!("{:?} would be called {array:?}, as a sparse array is", spec.tensor.name))
+        .collect();
+    both.sort();
+    both
+}
+
+fn has_parts(spec: Option<&Spec<'_>>) -> bool {
+    spec.is_some_and(|spec| spec.entry.sparse().is_some())
 }
 
 /// The error for a transform that cannot be applied, with the tensors that prevent it.

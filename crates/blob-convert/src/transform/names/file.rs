@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use blob_io::{Entry, Kind, TensorName};
+
 use super::{Names, Room};
 
 impl Names {
@@ -69,6 +71,19 @@ impl Names {
         let unused = lines.iter().filter(|(.., used)| !used);
         names.notes = unused.map(|(line, old, ..)| format!("names: line {line}, {old:?}, fits no tensor")).collect();
         Ok(names)
+    }
+
+    /// The names by which a file of names may call tensors: each tensor's, and a sparse array's before its parts'.
+    pub fn callable<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for entry in entries {
+            let name = TensorName::of(entry.name());
+            if entry.sparse().is_some() && name.kind == Kind::Values {
+                names.push(name.array);
+            }
+            names.push(entry.name());
+        }
+        names
     }
 }
 

@@ -44,7 +44,9 @@ impl Names {
                 let names = Self::torch(wish.bound.as_ref(), wish.checkpoint);
                 wish.eps.into_iter().fold(names, Self::after_eps)
             }
-            Wished { to: None, file: Some(file), .. } => Self::from_path(&file, wish.checkpoint.names())?,
+            Wished { to: None, file: Some(file), .. } => {
+                Self::from_path(&file, Self::callable(wish.checkpoint.entries()))?
+            }
             _ => return Err(wish.refused("the step \"names\" needs either to, file or map".to_owned())),
         };
         Ok(Some(Arc::new(names)))
