@@ -279,5 +279,15 @@ case("resnet-heads", S.Group([inner["stage1_bn2_relu_output"], net]), f(1, 3, 8,
 for height, width in ((3, 1), (1, 4)):
     case(f"bilinear-centres-{height}x{width}", C.BilinearResize2D(x(), height=height, width=width, align_corners=False), f(1, 2, 2, 8))
 
+# The background of box_nms is the class -1 unless stated; the first version of pooling takes zeros beyond the image.
+of_none = rows(8, 3)
+of_none[0, ::2, 0] = -1
+case("box-nms-no-class", nms(), of_none)
+case("box-nms-background", nms(background_id=1, force_suppress=True), rows(8, 3))
+case("box-nms-background-unread", C.box_nms(x(), valid_thresh=0.2, background_id=1), rows(6, 3))
+for convention in "valid", "full":
+    pooled = S.Pooling_v1(x(), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", pooling_convention=convention)
+    case(f"pooling-v1-{convention}", pooled, -np.abs(f(1, 2, 6, 7)))
+
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

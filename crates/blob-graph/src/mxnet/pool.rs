@@ -25,7 +25,10 @@ pub(super) fn pooling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
         let pooled = site.op(op_type, &[&x], vec![], shape)?;
         return Ok(vec![if kind == 2 { with(site, "Mul", pooled, area, 1.0)? } else { pooled }]);
     }
-    let pooling = windows(site, x, rank)?;
+    let mut pad = spatial(site, "pad", rank, 0)?;
+    let is_zero_outside = kind == 0 && site.node.type_name == "Pooling_v1";
+    let x = if is_zero_outside { within_zeros(site, x, &std::mem::replace(&mut pad, vec![0; rank]))? } else { x };
+    let pooling = windows(site, x, pad)?;
     let area = pooling.window.kernel.iter().fold(1.0, |area, extent| area * *extent as f32);
     let result = match kind {
         0 => site.op("MaxPool", &[&pooling.x], pooling.attributes(), pooling.shape())?,
@@ -43,10 +46,21 @@ pub(super) fn pooling(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     Ok(vec![result])
 }
 
+/// An image with zeros around, which the first version of MXNet's pooling compares with the image's values.
+fn within_zeros(site: &mut Site<'_>, x: Operand, pad: &[u64]) -> Result<Operand, Refusal> {
+    if pad.iter().all(|pad| *pad == 0) {
+        return Ok(x);
+    }
+    let side: Vec<i64> = [0, 0].into_iter().chain(pad.iter().map(|pad| *pad as i64)).collect();
+    let shape = x.shape.iter().zip(&side).map(|(extent, pad)| extent.saturating_add(2 * *pad as u64)).collect();
+    let (pads, zero) = (site.ints_of(&[side.clone(), side].concat())?, site.scalar(0.0)?);
+    site.op("Pad", &[&x, &pads, &zero], vec![("mode", Attribute::Text("constant".to_owned()))], shape)
+}
+
 /// The windows along all axes.
-fn windows(site: &Site<'_>, x: Operand, rank: usize) -> Result<Pooling, Refusal> {
-    let kernel = spatial(site, "kernel", rank, 0)?;
-    let (stride, pad) = (spatial(site, "stride", rank, 1)?, spatial(site, "pad", rank, 0)?);
+fn windows(site: &Site<'_>, x: Operand, pad: Vec<u64>) -> Result<Pooling, Refusal> {
+    let rank = pad.len();
+    let (kernel, stride) = (spatial(site, "kernel", rank, 0)?, spatial(site, "stride", rank, 1)?);
     if kernel.contains(&0) || stride.contains(&0) {
         return Err(Refusal::parameter("a kernel or a stride of 0"));
     }

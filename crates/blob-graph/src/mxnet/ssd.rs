@@ -6,7 +6,7 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::forms::{Cut, FLOAT, clipped, concat, cut, indices, reduced, split, unary, with};
+use crate::forms::{Cut, FLOAT, clipped, compared, concat, cut, indices, reduced, split, unary, with};
 use crate::operand::{Operand, count, shown};
 use crate::site::Site;
 use crate::target::Ssd;
@@ -141,6 +141,9 @@ fn column(site: &mut Site<'_>, rows: &Operand, at: u64) -> Result<Operand, Refus
     site.reshape(&one, &[rows.shape[0]])
 }
 
+/// More than any score.
+const BELOW: f32 = 1e30;
+
 /// The rows of boxes that overlap no better one of their class, the best first; the others are −1.
 ///
 /// Boxes of several classes are moved apart by more than all of them cover, so that they do not overlap.
@@ -159,12 +162,17 @@ pub(super) fn box_nms(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     }
     let has_classes = site.int("id_index")? >= 0 && !site.flag("force_suppress")?;
     let class = if has_classes { Some(place("id_index")?) } else { None };
-    if site.int("background_id")? >= 0 {
-        return site.refuse("background_id", "is not supported");
-    }
     let most = u64::try_from(site.int("topk")?).ok().filter(|most| *most > 0).map_or(rows, |most| most.min(rows));
     let all = site.reshape(&x, &[rows, width])?;
-    let scores = column(site, &all, score)?;
+    let mut scores = column(site, &all, score)?;
+    if site.int("id_index")? >= 0 {
+        // Boxes of the background, which is −1 unless stated, are below all others, and below the least score.
+        let (classes, background) = (column(site, &all, place("id_index")?)?, site.int("background_id")? as f32);
+        let background = site.scalar(background)?;
+        let is_background = compared(site, "Equal", &classes, &background)?;
+        let below = with(site, "Mul", is_background, BELOW, 1.0)?;
+        scores = site.op("Sub", &[&scores, &below], vec![], vec![rows])?;
+    }
     let limit = site.ints_of(&[most as i64])?;
     let outputs = vec![(DType::F32, vec![most]), (DType::I64, vec![most])];
     let best = site.ops("TopK", &[&scores, &limit], vec![("axis", Attribute::Int(0))], outputs)?;
