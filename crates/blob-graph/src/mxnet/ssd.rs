@@ -160,15 +160,16 @@ pub(super) fn box_nms(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if first + 4 > width || site.text("in_format") != "corner" || site.text("out_format") != "corner" {
         return site.refuse("coord_start", "without the four edges of boxes is not supported");
     }
-    let has_classes = site.int("id_index")? >= 0 && !site.flag("force_suppress")?;
-    let class = if has_classes { Some(place("id_index")?) } else { None };
+    let stated = if site.int("id_index")? >= 0 { Some(place("id_index")?) } else { None };
+    let is_forced = site.flag("force_suppress")?;
+    let class = stated.filter(|_| !is_forced);
     let most = u64::try_from(site.int("topk")?).ok().filter(|most| *most > 0).map_or(rows, |most| most.min(rows));
     let all = site.reshape(&x, &[rows, width])?;
     let mut scores = column(site, &all, score)?;
-    if site.int("id_index")? >= 0 {
+    if let Some(stated) = stated {
         // Boxes of the background, which is −1 unless stated, are below all others, and below the least score.
-        let (classes, background) = (column(site, &all, place("id_index")?)?, site.int("background_id")? as f32);
-        let background = site.scalar(background)?;
+        let (classes, background) = (column(site, &all, stated)?, site.int("background_id")?);
+        let background = site.scalar(background as f32)?;
         let is_background = compared(site, "Equal", &classes, &background)?;
         let below = with(site, "Mul", is_background, BELOW, 1.0)?;
         scores = site.op("Sub", &[&scores, &below], vec![], vec![rows])?;
