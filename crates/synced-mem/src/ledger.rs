@@ -170,7 +170,7 @@ impl Ledger {
         let Ledger { location, limit, .. } = *self;
         let nested = Nested::new();
         loop {
-            let mut book = self.book.enter()?;
+            let mut book = self.book.enter().ok_or(Error::Forked)?;
             let in_use = book.in_use;
             if bytes <= limit.saturating_sub(in_use) {
                 return Ok(());
@@ -213,7 +213,7 @@ impl Ledger {
         loop {
             let mut kept = Vec::new();
             let (victim, in_use) = {
-                let mut book = self.book.enter()?;
+                let mut book = self.book.enter().ok_or(Error::Forked)?;
                 (book.victim(self.location, &tried, &mut kept), book.in_use)
             };
             drop(kept);

@@ -320,8 +320,8 @@ impl SyncedMem {
 
     /// An access under `&self`: copies are only added. The wait is outside the lock.
     fn access<R>(&self, asked: Asked<'_>, answer: impl Fn(&State, Met) -> R) -> Result<R, Error> {
-        self.inner.state.process().check()?;
-        serve::access(Locked::from(&self.inner.state), &asked, Bound::Gaps, answer)
+        let Some(state) = self.inner.state.enter() else { return Err(Error::Forked) };
+        serve::access(Locked { lock: &self.inner.state, held: Some(state) }, &asked, Bound::Gaps, answer)
     }
 
     /// An access under `&mut self` that hands out bytes of one copy: those of others may be given up.

@@ -4,7 +4,6 @@
 
 use std::sync::PoisonError;
 
-use crate::error::Error;
 use crate::fork::Process;
 
 #[cfg(loom)]
@@ -38,16 +37,16 @@ impl<S> Lock<S> {
         self.process
     }
 
-    /// Entered even when poisoned: a state changes only after its action succeeded, so a panic leaves a valid one.
-    ///
-    /// # Errors
-    /// [`Error::Forked`].
-    pub(crate) fn enter(&self) -> Result<MutexGuard<'_, S>, Error> {
-        self.process.check()?;
-        Ok(self.value.lock().unwrap_or_else(PoisonError::into_inner))
+    /// None in a forked process. Entered even when poisoned: a state changes only after its action succeeded, so a
+    /// panic leaves a valid one.
+    #[inline]
+    pub(crate) fn enter(&self) -> Option<MutexGuard<'_, S>> {
+        let is_ours = self.process.is_current();
+        is_ours.then(|| self.value.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// As [`enter`](Self::enter), where no error can be returned. Panics in a forked process.
+    #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, S> {
         self.process.expect_current();
         self.value.lock().unwrap_or_else(PoisonError::into_inner)

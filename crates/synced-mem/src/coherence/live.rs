@@ -14,9 +14,8 @@ const FEW: usize = 16;
 pub(crate) struct LiveGuards {
     /// At most [`FEW`].
     few: Vec<Guard>,
-    many: BTreeMap<u64, Guard>,
-    /// The ranges of the many, by number.
-    places: Intervals,
+    /// The others, if there are any: boxed, because most memories never have as many.
+    many: Option<Box<Many>>,
 }
 
 /// A guard that was not yet released.
@@ -27,39 +26,71 @@ pub(crate) struct Guard {
     pub(crate) range: Range<usize>,
 }
 
+/// Guards in trees. Never empty.
+#[derive(Clone, Debug, Default)]
+struct Many {
+    held: BTreeMap<u64, Guard>,
+    /// Their ranges, by number.
+    places: Intervals,
+}
+
 impl LiveGuards {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.few.is_empty() && self.many.is_empty()
+        self.few.is_empty() && self.many.is_none()
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, guard: Guard) {
-        if self.few.len() < FEW {
-            self.few.push(guard);
-        } else {
-            self.places.insert(guard.range.clone(), guard.number);
-            self.many.insert(guard.number, guard);
-        }
+        if self.few.len() < FEW { self.few.push(guard) } else { self.insert_in_trees(guard) }
+    }
+
+    #[cold]
+    fn insert_in_trees(&mut self, guard: Guard) {
+        let many = self.many.get_or_insert_default();
+        many.places.insert(guard.range.clone(), guard.number);
+        many.held.insert(guard.number, guard);
     }
 
     /// Takes a guard out, if it is here: its range.
+    #[inline]
     pub(crate) fn remove(&mut self, number: u64) -> Option<Range<usize>> {
-        if let Some(at) = self.few.iter().rposition(|guard| guard.number == number) {
-            return Some(self.few.swap_remove(at).range);
+        match self.few.iter().rposition(|guard| guard.number == number) {
+            Some(at) => Some(self.few.swap_remove(at).range),
+            None if self.many.is_none() => None,
+            None => self.remove_of_trees(number),
         }
-        let guard = self.many.remove(&number)?;
-        self.places.remove(&guard.range, number);
+    }
+
+    #[cold]
+    fn remove_of_trees(&mut self, number: u64) -> Option<Range<usize>> {
+        let many = self.many.as_mut()?;
+        let guard = many.held.remove(&number)?;
+        many.places.remove(&guard.range, number);
+        if many.held.is_empty() {
+            self.many = None;
+        }
         Some(guard.range)
     }
 
     /// Whether a guard has a byte of `range`, and was entered at a moment that is `awaited`.
+    #[inline]
     pub(crate) fn any(&self, range: &Range<usize>, awaited: impl Fn(u64) -> bool) -> bool {
         let meets = |guard: &Guard| guard.range.start < range.end && range.start < guard.range.end;
         self.few.iter().any(|guard| meets(guard) && awaited(guard.entered))
-            || self.places.any(range, |number| self.many.get(&number).is_some_and(|guard| awaited(guard.entered)))
+            || self.many.as_ref().is_some_and(|many| many.any(range, awaited))
     }
 
     pub(crate) fn append(&mut self, other: Self) {
-        other.few.into_iter().chain(other.many.into_values()).for_each(|guard| self.insert(guard));
+        let many = other.many.into_iter().flat_map(|many| many.held.into_values());
+        other.few.into_iter().chain(many).for_each(|guard| self.insert(guard));
+    }
+}
+
+impl Many {
+    #[cold]
+    fn any(&self, range: &Range<usize>, awaited: impl Fn(u64) -> bool) -> bool {
+        self.places.any(range, |number| self.held.get(&number).is_some_and(|guard| awaited(guard.entered)))
     }
 }
 

@@ -343,6 +343,7 @@ impl<Q: PartialEq> Entry<Q> {
     }
 
     /// Whether an access has to come after something of this entry that was entered at a moment which it `awaits`.
+    #[inline]
     fn conflicts(&self, by: Option<&Q>, range: &Range<usize>, access: Access, awaits: impl Fn(u64) -> bool) -> bool {
         if !conflict(self.access, access) || Some(&self.queue) == by || range.is_empty() {
             return false;

@@ -167,7 +167,7 @@ impl HostPool {
         let Some(class) = self.inner.class(len) else {
             return Ok(None);
         };
-        let waiting = self.inner.shelves.enter()?.take(class);
+        let waiting = self.inner.shelves.enter().ok_or(Error::Forked)?.take(class);
         let (block, is_used) = match waiting {
             Some(block) => (block, true),
             None => (PoolBlock::new(class.bytes, self.inner.device.as_ref())?, false),
@@ -207,7 +207,7 @@ impl Inner {
         let mut wider = Vec::new();
         loop {
             // In a forked process nothing is kept.
-            let Ok(mut shelves) = self.shelves.enter() else { return Some(block) };
+            let Some(mut shelves) = self.shelves.enter() else { return Some(block) };
             if bytes > self.cap - shelves.bytes {
                 return Some(block);
             }

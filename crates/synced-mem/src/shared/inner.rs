@@ -43,7 +43,7 @@ impl Inner {
         answer: impl Fn(&State, Met) -> T,
     ) -> Result<(T, Lease), Error> {
         let access = asked.intent.access();
-        let mut state = self.state.enter()?;
+        let Some(mut state) = self.state.enter() else { return Err(Error::Forked) };
         self.check(&state, asked.range, access)?;
         let slot = asked.by.map_or(HOST, |by| state.make_home(by));
         let borrow = state.facts.borrows.insert(asked.range.clone(), access, slot);
@@ -186,7 +186,7 @@ impl Lender for Inner {
             return;
         }
         // In a forked process the borrow never ends.
-        let Ok(mut state) = self.state.enter() else { return };
+        let Some(mut state) = self.state.enter() else { return };
         let facts = &mut state.facts;
         if let Some(borrow) = borrow {
             facts.release(borrow);
@@ -244,7 +244,7 @@ impl<'a> Waiter<'a> {
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        let Ok(mut state) = self.inner.state.enter() else { return };
+        let Some(mut state) = self.inner.state.enter() else { return };
         state.facts.borrows.waiting -= 1;
         self.inner.readers.set_awaited(state.facts.borrows.waiting > 0);
     }
