@@ -58,6 +58,51 @@ fn stats_agree_with_a_naive_sum() {
     assert!((sums - tensor["l1"].as_f64().unwrap()).abs() < 1e-9);
 }
 
+/// A number of the JSON, where infinities are texts.
+fn number(value: &Value) -> f64 {
+    match value.as_str() {
+        Some(text) => text.parse().expect("a number"),
+        None => value.as_f64().expect("a number"),
+    }
+}
+
+#[test]
+fn the_lines_of_stats_are_its_json() {
+    let special = "caffe/blobproto/f32_special.binaryproto";
+    for args in [
+        &["stats", "caffe/net/f32_v2.caffemodel", "--hist"][..],
+        &["stats", special, "--hist"],
+        &["stats", "other/two.safetensors"],
+        &["stats", "caffe/net/v1.caffemodel", "conv1/0", "--per-channel", "1"],
+    ] {
+        let (lines, json) = (blob(args).ok().out, &blob(&[args, &["--json"]].concat()).ok().json()[0]);
+        let mut lines = lines.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        let header = lines.next().expect("a header");
+        let (lines, tensors): (Vec<_>, _) = (lines.collect(), json["tensors"].as_array().expect("tensors"));
+        assert_eq!(lines.len(), tensors.len());
+        for (line, tensor) in lines.iter().zip(tensors) {
+            assert_eq!(line.len(), header.len());
+            for (column, field) in header.iter().zip(line) {
+                let value = &tensor[*column];
+                let joined = |list: &Value, by: &str| {
+                    list.as_array().map(|all| all.iter().map(Value::to_string).collect::<Vec<_>>().join(by))
+                };
+                match *column {
+                    "name" | "dtype" => assert_eq!(value, field),
+                    "shape" => assert_eq!(joined(value, "x").as_deref(), Some(*field)),
+                    "histogram" => assert_eq!(joined(&value["counts"], ",").as_deref(), Some(*field)),
+                    "channel" if value.is_null() => assert_eq!(*field, "-"),
+                    _ => {
+                        // The parser of the JSON may be off by the last bit.
+                        let (line, json) = (field.parse::<f64>().expect("a number"), number(value));
+                        assert!(line == json || ((line - json) / json).abs() < 1e-15, "{column}: {line:e}, {json:e}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_tensor_is_extracted_in_each_format() {
     const NET: &str = "caffe/net/v1.caffemodel";

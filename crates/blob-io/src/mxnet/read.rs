@@ -324,7 +324,7 @@ mod tests {
         bytes
     }
 
-    fn is_ambiguous(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
+    fn opened(bytes: Vec<u8>) -> Result<Checkpoint, Error> {
         Checkpoint::from_source("x.nd", Box::new(Bytes(bytes)))
     }
 
@@ -381,15 +381,15 @@ mod tests {
     #[test]
     fn scalars_that_no_mxnet_reads_are_recovered_where_only_that_reading_fits() {
         for value in [0.0, 3.0] {
-            let file = is_ambiguous(list(&[broken_scalar(value)], &[])).unwrap();
+            let file = opened(list(&[broken_scalar(value)], &[])).unwrap();
             assert_eq!(listing(&file), ["@0 f32 scalar!"], "{value}");
             let blob = file.load(&file.entries()[0]).unwrap();
             assert_eq!(*blob.data().elements::<f32>().unwrap(), [value]);
-            let bare = is_ambiguous(broken_scalar(value)).unwrap();
+            let bare = opened(broken_scalar(value)).unwrap();
             assert_eq!(listing(&bare), ["@0 f32 scalar!"]);
         }
         let records = [broken_scalar(1.0), dense(0xF993_FAC9), broken_scalar(0.0)];
-        let file = is_ambiguous(list(&records, &["a", "b", "c"])).unwrap();
+        let file = opened(list(&records, &["a", "b", "c"])).unwrap();
         assert_eq!(listing(&file), ["a f32 scalar!", "b u8 2", "c f32 scalar!"]);
         assert_eq!(file.positions(), 3);
     }
@@ -398,20 +398,20 @@ mod tests {
     fn a_record_without_axes_is_none_where_that_reading_fits() {
         let none = words(&[0xF993_FAC9, 0, 0]);
         let mut bytes = list(&[none, dense(0xF993_FAC9)], &["a", "b"]);
-        assert_eq!(listing(&is_ambiguous(bytes.clone()).unwrap()), ["a none scalar", "b u8 2"]);
+        assert_eq!(listing(&opened(bytes.clone()).unwrap()), ["a none scalar", "b u8 2"]);
         // With extra bytes at the end neither interpretation is exact; then MXNet's is used.
         bytes.push(0);
-        let file = is_ambiguous(bytes).unwrap();
+        let file = opened(bytes).unwrap();
         assert_eq!(listing(&file), ["a none scalar", "b u8 2"]);
         assert_eq!(file.warnings().len(), 1);
-        let error = is_ambiguous(list(&[broken_scalar(1.0), vec![0xFF; 8]], &[])).unwrap_err();
+        let error = opened(list(&[broken_scalar(1.0), vec![0xFF; 8]], &[])).unwrap_err();
         assert_eq!(error.offset(), Some(24 + 28), "the interpretation that got further: {error}");
     }
 
     #[test]
     fn a_repeated_key_gets_its_position_also_on_the_parts_of_a_sparse_array() {
         let records = [dense(0xF993_FAC9), rows(), rows(), dense(0xF993_FAC9)];
-        let file = is_ambiguous(list(&records, &["w", "w", "v", "v"])).unwrap();
+        let file = opened(list(&records, &["w", "w", "v", "v"])).unwrap();
         let expected =
             ["w u8 2", "w@1#values f32 1×2!", "w@1#indices i64 1!", "v#values f32 1×2", "v#indices i64 1", "v@3 u8 2!"];
         assert_eq!(listing(&file), expected);
@@ -423,12 +423,12 @@ mod tests {
 
     #[test]
     fn mixed_versions_are_listed_with_a_warning() {
-        let file = is_ambiguous(list(&[dense(0xF993_FAC9), dense(0xF993_FACA)], &[])).unwrap();
+        let file = opened(list(&[dense(0xF993_FAC9), dense(0xF993_FACA)], &[])).unwrap();
         assert_eq!(file.dialect(), "V2 and V3 records (np-shape)");
         assert!(file.warnings()[0].text.contains("mixed"));
         let mut v0 = words(&[1, 2, 2, 7, 3]);
         v0.extend([7, 8]);
-        let file = is_ambiguous(list(&[v0.clone(), dense(0xF993_FAC9)], &[])).unwrap();
+        let file = opened(list(&[v0.clone(), dense(0xF993_FAC9)], &[])).unwrap();
         assert_eq!(file.dialect(), "V0 and V2 records");
         assert!(file.warnings().is_empty());
         assert_eq!(file.metadata(), [("context".to_owned(), "gpu(7)".to_owned())]);
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn a_count_that_the_file_cannot_hold_is_refused_at_once() {
         let none = [0; 2];
-        let with = |count| is_ambiguous(words(&[&[0x112, 0, 0, 0, count, 0], &none[..]].concat()));
+        let with = |count| opened(words(&[&[0x112, 0, 0, 0, count, 0], &none[..]].concat()));
         assert_eq!(with(2).unwrap_err().offset(), Some(32), "the key count is missing");
         assert_eq!(with(3).unwrap_err().offset(), Some(16));
     }
@@ -450,7 +450,7 @@ mod tests {
             bytes
         };
         let records: Vec<_> = (0..9).map(on).collect();
-        let file = is_ambiguous(list(&records, &[])).unwrap();
+        let file = opened(list(&records, &[])).unwrap();
         assert_eq!(file.metadata()[0].1, "gpu(0), gpu(1), gpu(2), gpu(3), …");
     }
 
@@ -460,10 +460,10 @@ mod tests {
         for word in [0u32, 2, 0, 3] {
             record.extend(word.to_be_bytes());
         }
-        let error = is_ambiguous(list(&[record.clone()], &[])).unwrap_err().to_string();
+        let error = opened(list(&[record.clone()], &[])).unwrap_err().to_string();
         assert!(error.contains("at byte 32") && error.contains("big-endian"), "{error}");
         record[7] = 2;
-        let error = is_ambiguous(list(&[record], &[])).unwrap_err().to_string();
+        let error = opened(list(&[record], &[])).unwrap_err().to_string();
         assert!(error.contains("at byte 28") && error.contains("big-endian"), "{error}");
     }
 }
