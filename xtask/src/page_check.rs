@@ -193,7 +193,8 @@ impl Check<'_> {
         let is_narrow = NARROW.iter().any(|narrow| name.contains(narrow));
         if wanted["schema"] == "blob.error/1" || is_narrow && found.is_null() {
             let said = self.browser.script("return $('alerts').firstChild?.textContent ?? null;", &json!([]))?;
-            let wanted = self.browser.script("return visible(arguments[0]);", &json!([wanted["error"]["message"]]))?;
+            let message = wanted["error"]["message"].as_str().unwrap_or_default();
+            let wanted = self.browser.script("return visible(arguments[0]);", &json!([message]))?;
             let is_same = said == wanted || is_narrow && !said.is_null();
             ensure!(found.is_null() && is_same, "the page says {said}, the tool {wanted}");
             counts.refused += 1;
