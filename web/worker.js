@@ -179,7 +179,8 @@ const work = {
     }
     return work.describe({ key });
   },
-  describe: ({ key }) => ({ info: opened.get(key).file.info(), list: opened.get(key).file.list() }),
+  // The list first: the facts read some values, which the list would count.
+  describe: ({ key }) => ({ list: opened.get(key).file.list(), info: opened.get(key).file.info() }),
   close({ key }) {
     const { file, number } = opened.get(key) ?? {};
     file?.free();
