@@ -183,9 +183,15 @@ impl Check<'_> {
         self.browser.until(&format!("(document.body.dataset.opened ?? '0') !== {before}"))
     }
 
-    fn file(&self, file: &Path, counts: &mut Counts) -> Result<()> {
-        let name = file.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
-        self.give(file)?;
+    fn file(&self, source: &Path, counts: &mut Counts) -> Result<()> {
+        let name = source.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
+        self.give(source)?;
+        // The tool sees what the page sees: no symbol beside the file.
+        let alone = self.work.join("alone");
+        let _ = std::fs::remove_dir_all(&alone);
+        std::fs::create_dir_all(&alone)?;
+        let file = &alone.join(name);
+        std::fs::copy(source, file)?;
         let wanted = self.tool(file, &["ls", name])?;
         let last =
             "const f = files.at(-1); return f && f.key === Number(document.body.dataset.opened) ? f.list : null;";
