@@ -15,7 +15,8 @@ EXAMPLE = "crates/synced-mem/examples/walk.rs"
 
 
 def program(tree, target):
-    build = ["cargo", "build", "-q", "--release", "-p", "synced-mem", "--example", "walk", "--target-dir", target]
+    build = ["cargo", "build", "-q", "--release", "-p", "synced-mem", "--example", "walk", "--target-dir", target,
+             "--config", 'profile.release.strip="debuginfo"']
     subprocess.run(build, cwd=tree, check=True)
     return os.path.join(target, "release/examples/walk")
 

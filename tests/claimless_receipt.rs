@@ -38,6 +38,9 @@ const CLAIMS: &[Lie] = &[
     lie(|r| without(r, "source"), "the receipt names no source"),
     lie(|r| (r["sources"], r["source"]) = (json!([]), json!(null)), "the receipt names no source"),
     lie(|r| without(r, "left_out"), "lacks fields that this version writes: left_out"),
+    lie(|r| without(r, "tool"), "names no tool and version"),
+    lie(|r| without(r, "contents"), "the receipt lists no tensors"),
+    lie(|r| r["contents"] = json!(null), "the receipt lists no tensors"),
     lie(|r| without(r, "contents_blake3"), "lacks fields that this version writes: contents_blake3"),
     lie(|r| without(r, "tensors"), "lacks fields that this version writes: tensors"),
     lie(

@@ -13,7 +13,8 @@ const KEPT: &str = "for (let tries = 0; ; tries += 1) { \
     let sum = 0; \
     const root = await navigator.storage.getDirectory(); \
     for await (const folder of root.values()) { \
-      for await (const entry of folder.values()) sum += (await entry.getFile()).size; \
+      for await (const entry of folder.values()) { \
+        const file = await entry.getFile().catch(() => null); sum += file?.size ?? 0; } \
     } \
     if (sum === 0 || tries > 100) return sum; \
     await new Promise((ok) => setTimeout(ok, 100)); \

@@ -74,6 +74,9 @@ fn of_gaps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
             None => report(wrong("names no source")),
         }
     }
+    if claims.tool.is_none() {
+        report(wrong("names no tool and version, by which its fields are known"));
+    }
     let lacks = claims.lacks();
     if !lacks.is_empty() {
         let named = joined(lacks.len(), &lacks);
@@ -82,6 +85,11 @@ fn of_gaps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
         } else {
             Remark::Note(format!("the receipt lacks fields, and so nothing of these was checked: {named}"))
         });
+    }
+    if claims.contents.is_none() && claims.contents_blake3.is_some() {
+        let message =
+            "the receipt lists no tensors: the values were compared all together, and no names, dtypes and shapes";
+        report(Remark::Note(message.to_owned()));
     }
     let without_room = claims.without_room();
     if !without_room.is_empty() {
