@@ -250,10 +250,10 @@ mod tests {
     #[test]
     fn names_that_a_system_takes_for_the_same_get_a_suffix() {
         assert_eq!(file_names(&["W", "w", "w~2", "W", "É", "é", "w"]), ["W", "w~2", "w~2~2", "W~3", "É", "é~2", "w~4"]);
-        // Composed and decomposed, in either case; Å the letter and the sign of the unit.
+        // Composed and decomposed, in either case; Å the letter and the unit; ﬁ, whose capitals are F and I.
         let names = ["caf\u{e9}/0", "cafe\u{301}/0", "CAFE\u{301}/0", "\u{c5}", "\u{212b}", "a\u{30a}", "ﬁ", "fi"];
         let files =
-            ["caf\u{e9}/0", "cafe\u{301}/0~2", "CAFE\u{301}/0~3", "\u{c5}", "\u{212b}~2", "a\u{30a}~3", "ﬁ", "fi"];
+            ["caf\u{e9}/0", "cafe\u{301}/0~2", "CAFE\u{301}/0~3", "\u{c5}", "\u{212b}~2", "a\u{30a}~3", "ﬁ", "fi~2"];
         assert_eq!(file_names(&names), files);
     }
 }
