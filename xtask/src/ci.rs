@@ -47,7 +47,7 @@ const STEPS: &[(&str, &str)] = &[
     // The module's own workspace, and the page in the browsers whose drivers are here.
     ("module format", "cargo fmt --manifest-path web/Cargo.toml --all --check"),
     ("module clippy", "CARGO_TARGET_DIR={target} cargo clippy --manifest-path web/Cargo.toml --all-targets -- -D warnings"),
-    ("page", "BLOB_TOOL={target}/debug/blob BLOB_TEST_REPORT={report} cargo xtask page-check"),
+    ("page", "BLOB_TOOL={target}/debug/blob BLOB_TEST_REPORT={report} cargo xtask page-check --every 10"),
     ("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps"),
     // Again only where features add something.
     ("documentation, all features", "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --all-features \

@@ -1,7 +1,8 @@
 //! `cargo xtask page-check [FILE ...]`: the page in real browsers, driven by WebDriver, against the tool: each golden
 //! file is listed as `blob ls --json` does, or refused with its words; each conversion has the bytes of the tool's by
 //! the same recipe; nothing is asked for but the page's own files, and the worker can ask for nothing. A browser that
-//! is not here is said. `BLOB_TOOL` names a tool that is built already.
+//! is not here is said. `--every N` takes each Nth golden, as `ci` does: all take some minutes. `BLOB_TOOL` names a
+//! tool that is built already.
 
 mod goes_on;
 
@@ -40,7 +41,8 @@ const REACHES: &[(&str, &str)] = &[
 ];
 
 /// What the page says of a shape past 32 bits, which the module cannot count: the tool goes on, or says another fault.
-const NARROW: &[&str] = &["a shape whose size fits", "of 0 to 2147483647"];
+/// And of values in a file beside a model, which the tool looks for.
+const NARROW: &[&str] = &["a shape whose size fits", "of 0 to 2147483647", "or the file that holds them beside it"];
 
 /// The hosts that browsers ask for things of their own, with an empty page too.
 const VENDORS: &[&str] =
@@ -136,7 +138,11 @@ fn said(line: &str) -> Result<()> {
 
 /// The golden files, or the ones that are named.
 fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
-    if !named.is_empty() {
+    let every = match named {
+        ["--every", every] => every.parse().ok().filter(|every| *every > 0).context("--every takes a number")?,
+        _ => 1,
+    };
+    if every == 1 && !named.is_empty() {
         return Ok(named.iter().map(PathBuf::from).collect());
     }
     let root = shell::root();
@@ -145,14 +151,28 @@ fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
         name.starts_with("tests/data/") && !other.iter().any(|end| name.ends_with(&format!(".{end}")))
     };
     let mut files: Vec<PathBuf> =
-        shell::files(&root)?.into_iter().filter(is_tensors).map(|name| root.join(name)).collect();
-    if let Some(real) = std::env::var_os("BLOB_REAL_DATA") {
-        let mut more: Vec<PathBuf> = std::fs::read_dir(real)?.filter_map(|file| Some(file.ok()?.path())).collect();
-        more.retain(|file| file.is_file());
+        shell::files(&root)?.into_iter().filter(is_tensors).step_by(every).map(|name| root.join(name)).collect();
+    if let Some(real) = std::env::var_os("BLOB_REAL_DATA").filter(|real| every == 1 && !real.is_empty()) {
+        let mut more = Vec::new();
+        files_below(Path::new(&real), &mut more)?;
+        more.retain(|file| file.iter().any(|folder| folder == "real"));
         more.sort();
         files.extend(more);
     }
     Ok(files)
+}
+
+/// Adds the files in a folder and in the folders below.
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files_below(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
 }
 
 struct Check<'a> {
