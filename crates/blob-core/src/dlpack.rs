@@ -4,6 +4,10 @@
 //! [`AnyBlob::to_dlpack_host`] what the host has; the borrow lasts until the consumer calls the deleter.
 //! [`AnyBlob::from_dlpack`] imports. Both kinds of struct are made and taken: the versioned one, and the older one
 //! without flags. No capsule of Python is known here.
+//!
+//! [`AnyBlob::to_dlpack`]: crate::AnyBlob::to_dlpack
+//! [`AnyBlob::to_dlpack_host`]: crate::AnyBlob::to_dlpack_host
+//! [`AnyBlob::from_dlpack`]: crate::AnyBlob::from_dlpack
 
 mod export;
 mod import;
