@@ -241,9 +241,7 @@ def write(folder, name):
     made.save(path + "-symbol.json")
     saved = {"arg:" + n: a for n, a in arguments.items() if n not in labels}
     mx.nd.save(path + ".params", {**saved, **{"aux:" + n: a for n, a in states.items()}})
-    text, outputs = json.loads(made.tojson()), {}
-    for (node, output, *_), array in zip(text["heads"], found):
-        outputs["out/%s_output%s" % (text["nodes"][node]["name"], output or "")] = array
+    outputs = {"out/" + output: array for output, array in zip(made.list_outputs(), found)}
     np.savez(path + ".npz", **{"in/data": data}, **outputs)
     return {"data": ",".join(map(str, shape))}
 

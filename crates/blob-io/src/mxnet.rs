@@ -8,6 +8,7 @@ mod flags;
 mod layers;
 mod list;
 mod operator;
+mod outputs;
 pub(crate) mod read;
 pub(crate) mod record;
 mod symbol;

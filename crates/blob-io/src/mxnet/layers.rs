@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::operator::Operator;
+use super::outputs;
 use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::Limit;
 use crate::net::{Builder, Draft, Framework, Label, Net, Role};
@@ -131,8 +132,7 @@ impl Layers {
         let of_node = &self.of_node;
         self.builder.label(|(node, output), layers| match (variables.get(node), of_node.get(node)) {
             (Some(name), _) => Some(Arc::clone(name)),
-            (None, Some(layer)) if *output == 0 => Some(format!("{}_output", layers[*layer].name).into()),
-            (None, Some(layer)) => Some(format!("{}_output{output}", layers[*layer].name).into()),
+            (None, Some(layer)) => Some(outputs::name(&layers[*layer], *output).into()),
             (None, None) => None,
         });
         Ok(self.builder.finish())
@@ -157,7 +157,7 @@ mod tests {
         let net = net("[1, 2, 0], [1, 1, 0]").expect("a net");
         let [split, relu] = net.layers() else { panic!("two layers") };
         let names: Vec<&str> = split.tops.iter().map(|top| net.value_name(*top)).collect();
-        assert_eq!(names, ["s_output", "s_output1", "s_output2"]);
+        assert_eq!(names, ["s_output0", "s_output1", "s_output2"]);
         assert_eq!(relu.bottoms, [split.tops[2], split.tops[1]]);
     }
 
