@@ -206,14 +206,35 @@ fn layers_that_share_a_parameter_have_the_last_copy() {
     let found = run::run(&model, &[("d".to_owned(), Tensor::float(&[1, 1, 1, 1], vec![2.0]))]);
     let found: Vec<(&str, &[f64])> = found.iter().map(|(name, tensor)| (&**name, &*tensor.values)).collect();
     assert_eq!(found, [("a", &[6.0, 10.0][..]), ("b", &[6.0, 10.0]), ("c", &[14.0, 18.0])]);
+    // A file of another order than the net's: `CopyTrainedLayersFrom` goes through the layers of the file.
+    let prototxt = |names: &[&str]| {
+        let layer = |name: &&str| {
+            format!(
+                "layer {{ name: \"{name}\" type: \"Convolution\" bottom: \"d\" top: \"{name}\" param {{ name: \"w\" }}
+                          convolution_param {{ num_output: 2 kernel_size: 1 bias_term: false }} }}"
+            )
+        };
+        let layers: String = names.iter().map(layer).collect();
+        folder.with("y.prototxt", format!("input: \"d\" input_shape {{ dim: 1 dim: 1 dim: 1 dim: 1 }} {layers}"))
+    };
+    let text = prototxt(&["b", "e", "a"]);
+    let more = [layers[1].clone(), convolution("e", &[4.0, 1.0], "x"), layers[0].clone(), layers[2].clone()];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let file = folder.with("y.caffemodel", net(&order.map(|place| more[place].clone())));
+        let line = ["convert", &file, "--net", &text, "-o", &out, "--force"];
+        let ran = blob(&line).ok();
+        let ran = ran.stderr_has("takes its last copy, not ");
+        let kept = ["\"b/0\"", "\"e/0\"", "\"a/0\""][order[2]];
+        assert!(!ran.err.contains(kept), "{order:?} {ran:?}");
+        blob(&["verify", &out, "--against", &file, "--net", &text]).ok();
+        let model = model::model(&std::fs::read(&out).unwrap());
+        let found = run::run(&model, &[("d".to_owned(), Tensor::float(&[1, 1, 1, 1], vec![2.0]))]);
+        let wanted = [[6.0, 10.0], [8.0, 2.0], [2.0, 4.0]][order[2]];
+        assert!(found.len() == 3 && found.iter().all(|(_, tensor)| tensor.values == wanted), "{order:?} {found:?}");
+    }
     // A file of which the last layer's tensor is missing, as HDF5's files have one for all.
-    let text = "input: \"d\" input_shape { dim: 1 dim: 1 dim: 1 dim: 1 }
-        layer { name: \"a\" type: \"Convolution\" bottom: \"d\" top: \"a\" param { name: \"w\" }
-                convolution_param { num_output: 2 kernel_size: 1 bias_term: false } }
-        layer { name: \"z\" type: \"Convolution\" bottom: \"d\" top: \"z\" param { name: \"w\" }
-                convolution_param { num_output: 2 kernel_size: 1 bias_term: false } }";
     let file = folder.with("y.caffemodel", net(&layers[..1]));
-    let text = folder.with("y.prototxt", text);
+    let text = prototxt(&["a", "z"]);
     blob(&["convert", &file, "--net", &text, "-o", &out, "--force"]).ok();
     let model = model::model(&std::fs::read(&out).unwrap());
     let found = run::run(&model, &[("d".to_owned(), Tensor::float(&[1, 1, 1, 1], vec![2.0]))]);

@@ -43,12 +43,15 @@ pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: 
     Err(Error::Misfit { file, message, remedy: Some(Remedy::NetOrSymbol) })
 }
 
-/// The shapes of a file's tensors, by the names that the net has for them.
-fn stored(net: &Net, checkpoint: &Checkpoint) -> BTreeMap<String, Vec<u64>> {
+/// The shapes of a file's tensors, by the names that the net has for them, in the order of the file.
+fn stored(net: &Net, checkpoint: &Checkpoint) -> Vec<(String, Vec<u64>)> {
     let variables = net.inputs().filter_map(|value| net.variable(value));
     let names = net.layers().iter().flat_map(|layer| layer.tensors().map(|(_, name)| name)).chain(variables);
     let shape = |entry: &Entry| entry.shape().dims().iter().map(|extent| *extent as u64).collect();
-    names.filter_map(|name| Some((name.to_owned(), shape(entry(checkpoint, name)?)))).collect()
+    let found: BTreeMap<&str, &Entry> = names.filter_map(|name| Some((name, entry(checkpoint, name)?))).collect();
+    let mut found: Vec<(&str, &Entry)> = found.into_iter().collect();
+    found.sort_by_key(|(_, entry)| (entry.position(), entry.index()));
+    found.into_iter().map(|(name, entry)| (name.to_owned(), shape(entry))).collect()
 }
 
 /// The entry of the tensor that a net has under this name; MXNet's files have `arg:` and `aux:` before it.

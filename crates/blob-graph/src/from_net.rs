@@ -1,6 +1,6 @@
 //! The graph of a net: one pass over the layers, which collects every problem.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_core::DType;
 use blob_io::net::{Framework, Layer, Net, Role};
@@ -25,7 +25,7 @@ impl Graph {
         check::order(net)?;
         let kinds = tables::kinds(net);
         let mut graph = Self::empty(net, &kinds, shapes);
-        graph.share(net);
+        graph.share(net, shapes);
         check::layers(net, &kinds, &mut problems);
         graph.name_values(net);
         let operands = graph.inputs_of(net, shapes, &mut problems);
@@ -48,15 +48,17 @@ impl Graph {
         Err(Unsupported { problems })
     }
 
-    /// Gives all layers that share a parameter one tensor: Caffe copies each layer's tensor of a file into the one
-    /// parameter, in order, so that the last tensor is left.
-    fn share(&mut self, net: &Net) {
+    /// Gives all layers that share a parameter one tensor: Caffe's `CopyTrainedLayersFrom` copies the file's tensors
+    /// into the one parameter, in the file's order, so that the last tensor of the file is left.
+    fn share(&mut self, net: &Net, shapes: &Shapes) {
         let of_net: HashSet<&str> =
             net.layers().iter().flat_map(|layer| layer.tensors().map(|(_, name)| name)).collect();
+        let of_file = shapes.stored.iter().enumerate().map(|(place, (name, _))| (&**name, place));
+        let of_file: HashMap<&str, usize> = of_file.collect();
         let mut last: HashMap<&str, &str> = HashMap::new();
         for group in net.copies() {
             let group = || group.iter().map(|name| &**name).filter(|name| of_net.contains(name));
-            let stored = group().rfind(|name| self.stored.contains_key(*name));
+            let stored = group().filter(|name| of_file.contains_key(*name)).max_by_key(|name| of_file[*name]);
             let Some(kept) = stored.or_else(|| group().next_back()) else { continue };
             last.extend(group().filter(|name| *name != kept).map(|name| (name, kept)));
         }
@@ -94,7 +96,8 @@ impl Graph {
         let unwritten = net.inputs().filter(|value| net.writer(*value).is_none());
         let mut inputs: Vec<usize> = unwritten.chain(given).filter(|value| read.contains(value)).collect();
         count = inputs.iter().map(|value| value + 1).fold(count, usize::max);
-        let weight = |value: &usize| net.variable(*value).filter(|name| shapes.stored.contains_key(*name));
+        let known: BTreeMap<String, Vec<u64>> = shapes.stored.iter().cloned().collect();
+        let weight = |value: &usize| net.variable(*value).filter(|name| known.contains_key(*name));
         let weights = inputs.iter().filter_map(|value| Some((*value, weight(value)?.to_owned()))).collect();
         inputs.retain(|value| weight(value).is_none());
         let outputs = match net.framework() {
@@ -105,9 +108,8 @@ impl Graph {
         let of_data = of_data.filter(|(layer, _)| layer.tops.iter().any(|value| read.contains(value)));
         let prepared = of_data.filter_map(|(layer, _)| Prepared::of(layer)).collect();
         let value = Value { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
-        let (framework, stored, values) = (net.framework(), shapes.stored.clone(), vec![value; count]);
-        let copies = Vec::new();
-        Self { framework, values, nodes, rows, inputs, outputs, dropped, prepared, copies, weights, stored }
+        let (framework, values, copies) = (net.framework(), vec![value; count], Vec::new());
+        Self { framework, values, nodes, rows, inputs, outputs, dropped, prepared, copies, weights, stored: known }
     }
 
     /// Names the values, by the rule of [`Value::name`].

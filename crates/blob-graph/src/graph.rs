@@ -102,8 +102,8 @@ impl Graph {
         &self.prepared
     }
 
-    /// The tensors of layers that share a parameter, by a name of Caffe's `param`, with a later layer, whose tensor the
-    /// graph takes for all of them.
+    /// The tensors of layers that share a parameter, by a name of Caffe's `param`, with a layer whose tensor comes
+    /// later in the file: the graph takes that tensor for all of them.
     #[must_use]
     pub fn copies(&self) -> &[String] {
         &self.copies

@@ -9,7 +9,7 @@ pub struct Shapes {
     pub named: BTreeMap<String, Vec<u64>>,
     /// The shape of the only input, whatever its name.
     pub only: Option<Vec<u64>>,
-    /// The shapes of the tensors that the source stores, by the names that the net has for them. A variable of MXNet's
-    /// among them is a weight of the model where an operator reads it as an input.
-    pub stored: BTreeMap<String, Vec<u64>>,
+    /// The shapes of the tensors that the source stores, by the names that the net has for them, in the order of the
+    /// file. A variable of MXNet's among them is a weight of the model where an operator reads it as an input.
+    pub stored: Vec<(String, Vec<u64>)>,
 }
