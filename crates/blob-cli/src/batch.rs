@@ -15,6 +15,7 @@ use std::thread;
 
 use blob_convert::Recipe;
 use blob_convert::batch::{Batch, Log, Marks, Opener, Trust};
+use blob_convert::report::json;
 use blob_convert::transform::Registry;
 use blob_io::{Checkpoint, Error, Format};
 
@@ -22,7 +23,6 @@ use crate::args::{self, Global, Salvage, Trusted};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::inputs::is_stdin;
-use crate::json;
 use crate::open::{name, open};
 use crate::output::progress::Progress;
 use crate::output::written::Begun;

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::io::{self, Write};
 
 use blob_convert::momentum;
+use blob_convert::report::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use blob_io::{Checkpoint, Entry};
 use serde_json::json;
 
 use crate::args::Global;
 use crate::broken::Broken;
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Terminal;
 use crate::output::signals::Work;
 

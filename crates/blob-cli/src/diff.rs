@@ -3,6 +3,9 @@
 use std::io::Write;
 
 use blob_convert::diff::{Change, Distance, Row, Tally, Tensor, diff};
+use blob_convert::report::json::{
+    self, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, properties, streamed,
+};
 pub(crate) use blob_convert::report::own::{distance, names, word};
 use blob_core::DType;
 use blob_io::Checkpoint;
@@ -13,7 +16,6 @@ use crate::broken::Broken;
 use crate::context::Context;
 use crate::escape::escape_field;
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, properties, streamed};
 use crate::open::{open, open_some};
 use crate::output::progress::Progress;
 use crate::output::width::wrap;

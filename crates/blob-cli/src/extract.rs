@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use blob_convert::change::{Effect, Group, refuse_losses};
+use blob_convert::report::elements::Elements;
+use blob_convert::report::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable};
+use blob_convert::report::slice::View;
 use blob_convert::{Alone, Folders, Selection, Together, Watch, Watched, alone};
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, file_names};
@@ -12,9 +15,7 @@ use serde_json::json;
 use crate::args::{Extract, ExtractFormat, Writing};
 use crate::context::Context;
 use crate::convert::{Changes, changes_field, notices, warn_of_changes};
-use crate::elements::Elements;
 use crate::failure::{Failure, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
@@ -23,7 +24,6 @@ use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::no_format;
 use crate::render::Text;
 use crate::select::{select_some, too_many};
-use crate::slice::View;
 
 /// The bytes of one write.
 const PIECE: usize = 1 << 20;

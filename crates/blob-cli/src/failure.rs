@@ -1,15 +1,13 @@
 //! The result of a command: a status, or the failure that stopped the command, with help for the user.
 
-mod remedy;
-
 use std::path::Path;
 use std::{fmt, fs, io};
 
+use blob_convert::report::json;
 pub(crate) use blob_convert::report::problem::{Problem, help};
 use blob_io::{Error, Reason};
 use serde_json::Value;
 
-use crate::json;
 use crate::nearest::nearest;
 
 /// What helps where layers are in some phases of the net only.
@@ -71,16 +69,6 @@ impl Failure {
     pub(crate) fn help(mut self, text: impl Into<String>) -> Self {
         if let Self::Trouble(problem) | Self::No(problem) = &mut self {
             problem.help = Some(text.into());
-        }
-        self
-    }
-
-    /// Adds the next step for a user of this command, where the failure has no help yet.
-    pub(crate) fn for_command(mut self, command: &str) -> Self {
-        if let Self::Trouble(problem) | Self::No(problem) = &mut self
-            && problem.help.is_none()
-        {
-            problem.help = problem.remedy.and_then(|remedy| remedy::help(remedy, command));
         }
         self
     }

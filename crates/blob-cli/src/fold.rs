@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use blob_convert::change::Group;
+use blob_convert::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use blob_convert::transform::{Amount, Fold as Folding, Found, NetOrigin, Refusal};
 use blob_convert::{Plan, Step};
 use blob_io::Checkpoint;
@@ -13,7 +14,6 @@ use crate::args::Fold;
 use crate::context::Context;
 use crate::convert::{Changes, Conversion, changes_field, note_symbol, recipe_of};
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use crate::output::Out;
 use crate::output::written::{Writes, Written, written_fields};
 use crate::regroup::format_of;

@@ -1,12 +1,12 @@
 //! `blob formats`: lists the formats with names, extensions and the programs of the tests.
 
+use blob_convert::report::json::{self, Document, Field, Fields, STRINGS, Type, field, properties};
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
 
 use crate::args::is_written;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, Field, Fields, STRINGS, Type, field, properties};
 use crate::output::Out;
 use crate::render::Text;
 use crate::render::table::{Column, LAST, Table};

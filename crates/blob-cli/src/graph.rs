@@ -6,6 +6,7 @@ use std::io::Write;
 
 use blob_convert::graph::{self as net, Node};
 use blob_convert::recipe;
+use blob_convert::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use blob_io::{Checkpoint, Entry};
 use serde_json::json;
 
@@ -14,7 +15,6 @@ use crate::args::onnx::inputs;
 use crate::context::Context;
 use crate::escape::escape_field;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
 use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use blob_convert::digest::{Algorithm, Hashed, Subject, digest};
+use blob_convert::report::json::{Document, FILE, Field, Fields, Type, field, optional};
 use blob_convert::{Selection, readable};
 use blob_io::words::listed_problems;
 use blob_io::{Checkpoint, Entry, Error, FileSource, Source};
@@ -14,7 +15,6 @@ use crate::args::Hash;
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::inputs::is_stdin;
-use crate::json::{Document, FILE, Field, Fields, Type, field, optional};
 use crate::open::{name, open_some};
 use crate::output::Out;
 use crate::output::progress::Progress;

@@ -7,6 +7,7 @@ use std::io::Write;
 
 use blob_convert::momentum;
 pub(crate) use blob_convert::report::facts::{Facts, bytes_read, file_warnings};
+use blob_convert::report::json;
 use blob_io::words::and_more;
 use blob_io::{Checkpoint, TensorName};
 
@@ -14,7 +15,6 @@ use crate::args::Info;
 use crate::context::Context;
 use crate::escape::escape_message;
 use crate::failure::{Failure, Status};
-use crate::json;
 use crate::open::{name, only, open_to_list};
 use crate::output::width::{cut, width, wrap};
 use crate::output::{Out, Terminal, signals};

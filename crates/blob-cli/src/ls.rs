@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::time::Instant;
 
+use blob_convert::report::json::{Line, Ordered};
 pub(crate) use blob_convert::report::list::List;
 use blob_convert::report::list::{Listed, dtype_word};
 use blob_io::{Checkpoint, Entry};
@@ -17,7 +18,6 @@ use crate::context::Context;
 use crate::escape::{escape_field, escape_message};
 use crate::failure::{Failure, Status};
 use crate::info::bytes_read;
-use crate::json::{Line, Ordered};
 use crate::open::open_to_list;
 use crate::output::signals;
 use crate::output::width::wrap;

@@ -31,6 +31,7 @@ mod open;
 mod output;
 mod plot;
 mod regroup;
+mod remedy;
 mod rename;
 mod render;
 mod report;
@@ -47,8 +48,6 @@ mod verify;
 use std::cell::Cell;
 use std::process::ExitCode;
 use std::sync::OnceLock;
-
-use blob_convert::report::{elements, json, slice};
 
 use args::{Args, Command, Global};
 use context::Context;

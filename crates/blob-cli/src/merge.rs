@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use blob_convert::change::{Effect, Group};
 use blob_convert::regroup::{Clash, Union};
+use blob_convert::report::json::{Document, Field, Fields, STRINGS, Type, field};
 use blob_convert::transform::Merge as Joined;
 use blob_convert::{Place, Selection};
 use blob_io::words::listed_problems;
@@ -17,7 +18,6 @@ use crate::convert::{
     warn_of_changes, warnings,
 };
 use crate::failure::{Failure, Status};
-use crate::json::{Document, Field, Fields, STRINGS, Type, field};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;

@@ -10,6 +10,9 @@ mod vector;
 
 use std::path::Path;
 
+use blob_convert::report::json::{
+    DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable, number, optional, properties,
+};
 use blob_convert::stats::{Measured, measure};
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
@@ -17,7 +20,6 @@ use serde_json::{Value, json};
 use crate::args::{Plot, if_exists};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, NAME, Type, field, nullable, number, optional, properties};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;

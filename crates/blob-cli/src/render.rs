@@ -2,9 +2,10 @@
 
 use std::io::Write;
 
+use blob_convert::report::json::{self, Document};
+
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::json::{self, Document};
 use crate::output::Out;
 use crate::output::signals::Work;
 

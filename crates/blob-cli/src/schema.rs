@@ -6,12 +6,12 @@
 use std::fmt::Write as _;
 use std::io::Write;
 
+use blob_convert::report::json::{self, Document, Presence, Property, SALVAGED, Type, properties};
 use blob_io::Reason;
 use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, Presence, Property, SALVAGED, Type, properties};
 use crate::output::Out;
 use crate::render::Render;
 use crate::{

@@ -2,21 +2,23 @@
 
 use std::io::Write;
 
+use blob_convert::report::elements::{self, Elements, PIECE};
+use blob_convert::report::json::{
+    DIMS, Document, FILE, Field, Fields, Line, NAME, Type, field, nullable, properties, streamed,
+};
+use blob_convert::report::slice::{Row, View};
 use blob_core::Shape;
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
 
 use crate::args::Show;
 use crate::context::Context;
-use crate::elements::{self, Elements, PIECE};
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{DIMS, Document, FILE, Field, Fields, Line, NAME, Type, field, nullable, properties, streamed};
 use crate::open::open;
 use crate::output::{Out, Terminal, signals};
 use crate::render::Render;
 use crate::render::picture::Picture;
 use crate::select::{select_some, too_many};
-use crate::slice::{Row, View};
 
 /// Of a tensor with more values than this, only the corners are shown: NumPy's `threshold`.
 const THRESHOLD: usize = 1000;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::change::Group;
 use blob_convert::recipe::Divide;
+use blob_convert::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use blob_convert::transform::{Registry, Split as Divided};
 use blob_convert::{Folders, Plan, Plans, Selection, Silent};
 use blob_io::{Checkpoint, Format};
@@ -13,7 +14,6 @@ use crate::args::{Split, is_written};
 use crate::context::Context;
 use crate::convert::{Changes, Conversion, changes_field, notices, recipe_of, warn_of_changes, warnings};
 use crate::failure::{Failure, Status};
-use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;

@@ -108,6 +108,11 @@ impl Format {
         matches!(self, Self::NeomlBlob | Self::NeomlArray | Self::NeomlNet)
     }
 
+    /// Whether a zip of npy files is read as the format: the whole as an npz, or its files as npy.
+    pub(crate) fn is_in_npz(self) -> bool {
+        matches!(self, Self::Npz | Self::Npy)
+    }
+
     /// Whether files of the format usually have this extension, in any case.
     #[must_use]
     pub fn is_usual(self, extension: &str) -> bool {

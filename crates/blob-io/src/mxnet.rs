@@ -11,7 +11,7 @@ mod operator;
 mod outputs;
 pub(crate) mod read;
 pub(crate) mod record;
-mod symbol;
+pub(crate) mod symbol;
 pub(crate) mod write;
 
 pub use list::List;

@@ -66,7 +66,7 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], max_len:
     if len > max_len {
         return Err(refuse(format, format!("the file would have {len} bytes; Caffe reads at most {max_len}")));
     }
-    let mut file = File {
+    let mut placing = Placing {
         lens: &lens,
         at: 0,
         pending: Vec::new(),
@@ -75,17 +75,17 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], max_len:
         offsets: vec![None; specs.len()],
         interleaved: HashMap::new(),
     };
-    file.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the file twice")))?;
-    file.flush();
-    if let Some(tensor) = file.offsets.iter().position(Option::is_none) {
+    placing.put_all(parts).map_err(|tensor| refuse(format, format!("tensor {tensor} is in the file twice")))?;
+    placing.flush();
+    if let Some(tensor) = placing.offsets.iter().position(Option::is_none) {
         return Err(refuse(format, format!("tensor {:?} is nowhere in the file", specs[tensor].name)));
     }
     Ok(Placed {
-        frame: file.frame,
-        copies: file.copies,
-        offsets: file.offsets.into_iter().flatten().collect(),
+        frame: placing.frame,
+        copies: placing.copies,
+        offsets: placing.offsets.into_iter().flatten().collect(),
         len,
-        interleaved: file.interleaved,
+        interleaved: placing.interleaved,
     })
 }
 
@@ -126,8 +126,8 @@ pub(crate) fn varint(bytes: &mut Vec<u8>, mut value: u64) {
     bytes.push(value as u8);
 }
 
-/// The state of a layout.
-struct File<'a> {
+/// The parts placed so far.
+struct Placing<'a> {
     lens: &'a [u64],
     /// Where the pending bytes end.
     at: u64,
@@ -138,7 +138,7 @@ struct File<'a> {
     interleaved: HashMap<usize, Interleaved>,
 }
 
-impl File<'_> {
+impl Placing<'_> {
     /// The error is the index of a tensor that is used twice.
     fn put_all(&mut self, parts: &[Part]) -> Result<(), usize> {
         parts.iter().try_for_each(|part| self.put(part))

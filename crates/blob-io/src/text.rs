@@ -1,7 +1,7 @@
 //! Reads the text that describes a net: a file, the content of a gzip file, or a file in an archive.
 //!
-//! Relies on `archive` and `gunzip`, as the opening of weights does. Knows no description; leaves files beside open
-//! weights to `checkpoint::beside`.
+//! Relies on `archive` and `gunzip`, as the opening of weights does. Leaves the parsing to the formats, and files beside
+//! open weights to `checkpoint::beside`.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,6 +11,7 @@ use crate::archive::Archive;
 use crate::checkpoint::split_at_file;
 use crate::error::Error;
 use crate::limits::Limits;
+use crate::mxnet::symbol::{MAX_BYTES, Symbol};
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, FileSource, Input, Source, read};
 use crate::wire::spool::Spool;
@@ -43,6 +44,18 @@ pub fn read_text(path: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, Error> {
 #[must_use]
 pub fn file_of(path: &Path) -> &Path {
     if path.exists() { path } else { split_at_file(path).map_or(path, |(file, _)| file) }
+}
+
+impl Symbol {
+    /// Reads a symbol file, which may be packed: see [`read_text`].
+    ///
+    /// # Errors
+    /// [`Error::Open`], [`Error::Io`]; [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for a file
+    /// that is no symbol file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        let path = path.as_ref();
+        Self::from_source(&path.display().to_string(), &Bytes(read_text(path, MAX_BYTES)?))
+    }
 }
 
 fn first(file: impl Read, most: u64, name: &str) -> Result<Vec<u8>, Error> {

@@ -13,6 +13,8 @@ mod exact;
 pub(crate) mod finite;
 mod interleave;
 pub(crate) mod lanes;
+// Of a block, `fetch` is read by `tiles` alone.
+#[cfg_attr(not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))), expect(dead_code))]
 pub(crate) mod machine;
 mod narrow;
 mod order;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use blob_convert::Recipe;
 use blob_convert::recipe::{NetFile, Source};
+use blob_convert::report::json;
 use blob_io::words::listed;
 use blob_io::{Error, Format};
 use globset::GlobBuilder;
@@ -14,7 +15,6 @@ use crate::args::Batch;
 use crate::context::Context;
 use crate::convert::{text_of, warn};
 use crate::failure::{Failure, Status};
-use crate::json;
 use crate::ls::Files;
 use crate::open::{name, open_to_list};
 use crate::output::{Out, signals};

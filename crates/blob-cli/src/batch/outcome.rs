@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use blob_convert::Recipe;
 use blob_convert::batch::{Claim, Ran};
 use blob_convert::change::Group;
+use blob_convert::report::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use blob_io::Checkpoint;
 use serde_json::json;
 
 use crate::context::Context;
 use crate::convert::{Changes, changes_field, warn};
 use crate::failure::{Failure, Problem, Status};
-use crate::json::{self, Document, Field, Fields, Type, field, nullable, properties};
 use crate::output::Out;
 use crate::output::written::Begun;
 use crate::render::Render;

@@ -3,6 +3,9 @@
 use std::io::Write;
 
 use blob_convert::change::Group;
+use blob_convert::report::json::{
+    self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, optional, properties,
+};
 use blob_convert::transform::NetOrigin;
 use blob_convert::{LeftOut, Plan, Planned};
 use blob_io::Checkpoint;
@@ -14,7 +17,6 @@ use super::model::note_model;
 use super::said::{Changes, asked, changes_field, is_among, notices, of_arrays, warnings};
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, optional, properties};
 use crate::output::written::{Writes, Written, written_fields};
 use crate::output::{Out, Terminal};
 use crate::render::Text;

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use blob_convert::change::{Effect, Group};
+use blob_convert::report::json::{self, Field, Type, field, properties};
 use blob_io::words::listed;
 use blob_io::{Checkpoint, Warning};
 
 use crate::context::Context;
-use crate::json::{self, Field, Type, field, properties};
 use crate::units;
 
 /// At most this many warnings about the source are printed one by one.

@@ -5,11 +5,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use blob_convert::report::json::{Field, Type, field, nullable, optional};
 use serde_json::json;
 
 use super::Terminal;
 use super::sink::is_stdout;
-use crate::json::{Field, Type, field, nullable, optional};
 use crate::units;
 
 /// The output of a command, or with -n the output that would be written.

@@ -1,10 +1,10 @@
 //! Draws a tensor that fits in memory: as the filters of a convolution, or as an image.
 
+use blob_convert::report::elements::Value;
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry};
 
 use super::raster::{Colours, NOT_FINITE, Picture, Raster, Scale, extremes};
-use crate::elements::Value;
 use crate::failure::Failure;
 use crate::units;
 

@@ -5,10 +5,9 @@
 
 use std::io::{self, Write};
 
+use blob_convert::report::elements::Value;
+use blob_convert::report::slice::head_and_tail;
 use blob_core::DType;
-
-use crate::elements::Value;
-use crate::slice::head_and_tail;
 
 /// The maximum width of a line: NumPy's `linewidth`.
 const LINE: usize = 75;

@@ -1,5 +1,9 @@
 //! `blob.stats/1`: the statistics as JSON, one object a tensor or a channel, streamed.
 
+use blob_convert::report::json::{
+    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, Type, field, nullable, properties,
+    streamed,
+};
 pub(crate) use blob_convert::report::stats::Bins;
 use blob_convert::report::stats::Measurement;
 use blob_convert::stats::Measured;
@@ -9,10 +13,6 @@ use serde_json::{Value, json};
 
 use super::{Rows, SkipReason, skip_reason};
 use crate::failure::{Failure, Problem};
-use crate::json::{
-    self, DIMS, DTYPE, Document, FILE, FORMAT, Field, Fields, Line, NAME, Ordered, Type, field, nullable, properties,
-    streamed,
-};
 use crate::output::Out;
 
 /// The document: the statistics of a file's tensors.

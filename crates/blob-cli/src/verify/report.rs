@@ -4,6 +4,9 @@
 
 use std::io::{self, Write};
 
+use blob_convert::report::json::{
+    self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed,
+};
 use blob_convert::verify::{Finding, Redone, Remark};
 use blob_io::words::Listed;
 use blob_io::{Checkpoint, Error, Fault, Reason};
@@ -13,7 +16,6 @@ use crate::args::Verify;
 use crate::context::{Context, Failed};
 use crate::failure::Problem;
 use crate::info::kind_of;
-use crate::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed};
 use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;

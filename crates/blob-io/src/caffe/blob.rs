@@ -15,7 +15,7 @@ use crate::wire::protobuf::{self, Span, Tag, Wire};
 
 /// A BlobProto, field by field.
 #[derive(Debug, Default)]
-pub(crate) struct Fields {
+pub(crate) struct BlobFields {
     offset: u64,
     /// num, channels, height, width, where present.
     legacy: [Option<i32>; 4],
@@ -32,8 +32,8 @@ pub(crate) struct Fields {
 }
 
 /// Walks one BlobProto.
-pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Fields, ReadError> {
-    let mut fields = Fields { offset: span.start, ..Fields::default() };
+pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<BlobFields, ReadError> {
+    let mut fields = BlobFields { offset: span.start, ..BlobFields::default() };
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
         fields.field(cursor, tag, span.end, limits)?;
@@ -41,7 +41,7 @@ pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Resu
     Ok(fields)
 }
 
-impl Fields {
+impl BlobFields {
     fn field(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), ReadError> {
         match (tag.number, tag.wire) {
             (n @ 1..=4, Wire::Varint) => {

@@ -4,7 +4,7 @@
 use blob_core::{AnyBlob, DType, Shape};
 use prost::Message;
 
-use crate::caffe::blob::{self, Fields};
+use crate::caffe::blob::{self, BlobFields};
 use crate::caffe::proto::{BlobProto, BlobShape};
 use crate::error::{Error, ReadError};
 use crate::limits::Limits;
@@ -123,7 +123,7 @@ impl TryFrom<&AnyBlob> for BlobProto {
 }
 
 /// The fields of the whole message.
-fn fields(source: &dyn Source, limits: &Limits) -> Result<Fields, Error> {
+fn fields(source: &dyn Source, limits: &Limits) -> Result<BlobFields, Error> {
     let span = Span { start: 0, end: source.len() };
     blob::walk(&mut Cursor::new(source), span, limits).map_err(|stop| stop.into_error(NAME))
 }

@@ -13,7 +13,7 @@ use crate::net::{Draft, LayerKind, Phase, Role, Rounding, Rule, Settings};
 
 /// A layer's fields so far.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct LayerFields {
     pub(super) name: String,
     type_name: String,
     bottoms: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) struct Fields {
     attributes: Attributes,
 }
 
-impl Receiver for Fields {
+impl Receiver for LayerFields {
     fn open(&mut self, path: &[&str]) -> bool {
         match path {
             ["layer"] if !self.is_v2 => self.begin_v0(),
@@ -75,7 +75,7 @@ impl Receiver for Fields {
     }
 }
 
-impl Fields {
+impl LayerFields {
     /// A layer of V2, or one of before.
     pub(super) fn new(is_v2: bool, budget: &Budget) -> Self {
         Self { is_v2, attributes: budget.layer(), ..Self::default() }

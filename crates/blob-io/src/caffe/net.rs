@@ -4,7 +4,7 @@
 //! the fields of unknown forks the number alone is passed on.
 
 use crate::caffe::attributes::Budget;
-use crate::caffe::draft::{Fields, UNDERSTOOD};
+use crate::caffe::draft::{LayerFields, UNDERSTOOD};
 use crate::caffe::inputs::Inputs;
 use crate::caffe::layer::take;
 use crate::caffe::padding::{NO_PADDING, Paddings};
@@ -39,7 +39,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) 
         };
         let span = take(reader.cursor, whole, "a layer")?;
         let is_v2 = tag.number == net_parameter::LAYER;
-        let mut fields = Fields::new(is_v2, &budget);
+        let mut fields = LayerFields::new(is_v2, &budget);
         let message = if is_v2 { &LAYER_PARAMETER } else { &V1_LAYER_PARAMETER };
         let layer = reader.message(span, message, &mut Vec::new(), &mut fields);
         let layer = layer.and_then(|()| Ok(fields.count(&mut budget, tag.offset)?));

@@ -4,7 +4,7 @@
 //! and the column.
 
 use crate::caffe::attributes::Budget;
-use crate::caffe::draft::Fields;
+use crate::caffe::draft::LayerFields;
 use crate::caffe::inputs::Inputs;
 use crate::caffe::once::Once;
 use crate::caffe::padding::{NO_PADDING, Paddings};
@@ -67,14 +67,14 @@ fn read(bytes: &[u8]) -> Result<Net, Fault> {
     let mut text = Text::new(bytes);
     let (mut builder, mut budget) = (Builder::new(Framework::Caffe), Budget::new(u64::MAX));
     // The open layer: the fields so far, and the layer's offset.
-    let mut open: Option<(Fields, u64)> = None;
+    let mut open: Option<(LayerFields, u64)> = None;
     of_net(bytes)?.declare(&mut builder);
     let (mut found, mut once, mut paddings) = (false, Once::new(), Paddings::default());
     while let Some(event) = text.next()? {
         check_once(&mut once, &event, &text)?;
         match (event, text.path(), &mut open) {
             (Event::Open, [word], _) if matches!(*word, "layer" | "layers") => {
-                open = Some((Fields::new(*word == "layer", &budget), text.at()));
+                open = Some((LayerFields::new(*word == "layer", &budget), text.at()));
             }
             (Event::Open, [_, path @ ..], Some((fields, _))) => _ = fields.open(path),
             (Event::Value(field, value), [_, path @ ..], Some((fields, _))) => {

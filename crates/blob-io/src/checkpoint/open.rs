@@ -4,7 +4,6 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::salvage::about;
 use super::scratch::Scratch;
 use super::stop::Stop;
 use super::{Checkpoint, Home, Packed, split_at_file};
@@ -246,7 +245,7 @@ impl OpenOptions {
     /// Whether the caller names another format for an npz. Its members are no tensor files to choose from, unless as
     /// npy files.
     fn misnames_npz(&self, name: &str, hint: &str, file: &Unpacked) -> bool {
-        let is_named = self.from.is_some_and(|from| !matches!(from, Format::Npz | Format::Npy));
+        let is_named = self.from.is_some_and(|from| !from.is_in_npz());
         let detect = Self { from: None, ..self.clone() };
         is_named && Archive::is_zip(&file.input) && detect.listed(name, hint, file.clone(), None).is_ok()
     }
@@ -277,7 +276,7 @@ impl OpenOptions {
         let mut spool = self.spool(name, hint);
         let cut = match gunzip::unpack(name, &input, &mut spool) {
             Err(Error::Malformed { subject, fault, .. }) if fault.reason() == Reason::Truncated => {
-                Some(about(subject, fault))
+                Some(fault.about(subject))
             }
             done => {
                 done?;
@@ -307,14 +306,15 @@ impl OpenOptions {
         }
         match found {
             Err(Error::Malformed { subject, fault, .. }) if self.salvage && table.intact() > 0 => {
-                self.salvaged((name, hint), (input, packed), about(subject, fault), table)
+                self.salvaged((name, hint), (input, packed), fault.about(subject), table)
             }
             kind => {
                 let mut kind = kind?;
                 let (mut input, mut shards) = (input, Vec::new());
                 if let Some(path) = self.path.as_ref().filter(|_| packed.is_none() && !kind.outside.is_empty())
-                    && let Some(folder) = onnx::attach(&mut kind, path, input.len(), &mut table)?
+                    && let Some(folder) = onnx::attach(&kind.outside, path, input.len(), &mut table)?
                 {
+                    kind.dialect += &onnx::dialect(&folder);
                     // The first file is the model.
                     shards.extend(folder.files().skip(1).map(str::to_owned));
                     input = Input::new(Box::new(folder));

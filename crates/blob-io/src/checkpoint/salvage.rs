@@ -13,12 +13,6 @@ use crate::sniff;
 use crate::warning::Warning;
 use crate::wire::source::Input;
 
-/// The fault, which names the layer or record where a walk stopped.
-pub(super) fn about(subject: Option<String>, mut fault: Box<Fault>) -> Box<Fault> {
-    fault.subject = subject.map(Box::new);
-    fault
-}
-
 impl OpenOptions {
     /// The checkpoint with the arrays before a file's early end.
     ///

@@ -23,6 +23,12 @@ impl Fault {
         Self { offset, kind, subject: None }
     }
 
+    /// The fault, with the layer or record where a walk stopped.
+    pub(crate) fn about(mut self: Box<Self>, subject: Option<String>) -> Box<Self> {
+        self.subject = subject.map(Box::new);
+        self
+    }
+
     /// The byte offset in the file.
     #[must_use]
     pub fn offset(&self) -> u64 {

@@ -6,7 +6,7 @@ use hdf5_reader::btree_v1::collect_btree_v1_leaves_storage;
 use hdf5_reader::btree_v2::{BTreeV2Header, BTreeV2Record, collect_btree_v2_records_storage};
 use hdf5_reader::error::Result as Hdf5Result;
 use hdf5_reader::fractal_heap::{FractalHeap, FractalHeapDirectBlockCache};
-use hdf5_reader::io::Cursor as Fields;
+use hdf5_reader::io::Cursor as Hdf5Cursor;
 use hdf5_reader::local_heap::LocalHeap;
 use hdf5_reader::messages::HdfMessage;
 use hdf5_reader::messages::link_info::LinkInfoMessage;
@@ -138,7 +138,7 @@ fn symbols(structure: &Structure, table: &SymbolTableMessage, at: u64, links: &m
             let head = storage.read_range(address, 8)?;
             let len = 8 + number(&head.as_ref()[6..8]) as usize * (2 * usize::from(offsets) + 24);
             let node = storage.read_range(address, len)?;
-            nodes.push(SymbolTableNode::parse(&mut Fields::new(node.as_ref()), offsets, lengths)?);
+            nodes.push(SymbolTableNode::parse(&mut Hdf5Cursor::new(node.as_ref()), offsets, lengths)?);
         }
         let len = usize::try_from(heap.data_segment_size).unwrap_or(usize::MAX);
         let names =

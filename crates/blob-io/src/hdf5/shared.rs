@@ -7,7 +7,7 @@ use std::cell::RefCell;
 
 use hdf5_reader::checksum::jenkins_lookup3;
 use hdf5_reader::fractal_heap::FractalHeap;
-use hdf5_reader::io::Cursor as Fields;
+use hdf5_reader::io::Cursor as Hdf5Cursor;
 use hdf5_reader::messages::shared::{self, SharedMessage};
 use hdf5_reader::messages::{HdfMessage, parse_message};
 
@@ -22,7 +22,7 @@ impl Message {
             return Ok(self.body.clone());
         }
         let (offsets, lengths) = structure.sizes();
-        let mut fields = Fields::new(&self.body);
+        let mut fields = Hdf5Cursor::new(&self.body);
         let found = structure.call(|_| shared::parse(&mut fields, self.kind, offsets, lengths, self.body.len()))?;
         match found {
             SharedMessage::SharedInSohm { heap_id, .. } => self.in_heap(structure, &heap_id),
@@ -42,7 +42,7 @@ impl Message {
         let body = self.bytes(structure)?;
         let (offsets, lengths) = structure.sizes();
         structure.at(self.at);
-        structure.call(|_| parse_message(self.kind, body.len(), &mut Fields::new(&body), offsets, lengths))
+        structure.call(|_| parse_message(self.kind, body.len(), &mut Hdf5Cursor::new(&body), offsets, lengths))
     }
 
     /// The bytes of the message in one of the file's heaps of shared messages.

@@ -4,7 +4,6 @@
 //! Reads every generation: nnvm's nodes (MXNet 0.9 and newer), and older nodes, which leave auxiliary states out.
 //! Evaluates no operator; `operator` derives shapes from attributes alone.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use blob_core::DType;
@@ -15,13 +14,12 @@ use super::operator::{Operator, dims_of, passes_on};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
 use crate::limits::{LONGEST_NAME, Limit, Limits};
 use crate::net::Net;
-use crate::text::read_text;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::{Bytes, Source};
 
 /// Longer files are refused: the largest net of a model zoo has under a megabyte.
-const MAX_BYTES: u64 = 128 << 20;
+pub(crate) const MAX_BYTES: u64 = 128 << 20;
 /// A node with more inputs is refused: the largest concatenations have a few hundred.
 const MAX_INPUTS: u64 = 1 << 16;
 /// How deep skipped values may nest, for example subgraphs.
@@ -81,25 +79,15 @@ pub struct Variable {
 }
 
 impl Symbol {
-    /// Reads a symbol file, which may be packed: see [`read_text`](crate::read_text).
-    ///
-    /// # Errors
-    /// [`Error::Open`], [`Error::Io`]; [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for a file
-    /// that is no symbol file.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        Self::from_source(&path.display().to_string(), &Bytes(read_text(path, MAX_BYTES)?))
-    }
-
     /// Reads a symbol file's bytes; errors call the file `name`.
     ///
     /// # Errors
-    /// As [`Symbol::open`].
+    /// [`Error::Malformed`] or [`Error::LimitExceeded`], with the offset, for bytes that are no symbol file.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self, Error> {
         Self::from_source(name, &Bytes(bytes.to_vec()))
     }
 
-    fn from_source(name: &str, source: &dyn Source) -> Result<Self, Error> {
+    pub(crate) fn from_source(name: &str, source: &dyn Source) -> Result<Self, Error> {
         let mut cursor = Cursor::new(source);
         let read = check_limit(0, Limit::Fixed, "the bytes of a symbol file", source.len(), MAX_BYTES)
             .map_err(ReadError::from)

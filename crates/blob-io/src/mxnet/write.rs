@@ -25,14 +25,14 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
         let keys: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
         unique(format, "the array", keys.iter().map(|key| &**key))?;
     }
-    let mut file = File { specs, head: Vec::new(), parts: Vec::new() };
+    let mut laid = ListParts { specs, head: Vec::new(), parts: Vec::new() };
     if is_bare && list.arrays.len() != 1 {
         let found = list.arrays.len();
         return Err(refuse(format, format!("a record without a list holds one array, not {found}")));
     }
     if !is_bare {
         for word in [LIST_MAGIC, 0, list.arrays.len() as u64] {
-            file.head.extend(word.to_le_bytes());
+            laid.head.extend(word.to_le_bytes());
         }
     }
     let mut problems = Problems::default();
@@ -40,7 +40,7 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
         let key = keys.map(|keys| &keys[index]);
         let is_cut = !list.has_found_keys && key.is_some_and(|key| key.contains(&0));
         let cut = is_cut.then(|| "has a NUL in its name, where MXNet cuts it".to_owned());
-        for problem in cut.into_iter().chain(file.array(array).err()) {
+        for problem in cut.into_iter().chain(laid.array(array).err()) {
             let name = key.map_or_else(|| format!("@{index}"), |key| String::from_utf8_lossy(key).into_owned());
             let remedy = match &array.stored {
                 Stored::Dense(tensor) if array.version < Version::V3 => {
@@ -56,14 +56,14 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
     problems.refused(format)?;
     if !is_bare {
         let keys = keys.map_or(&[][..], Vec::as_slice);
-        file.head.extend((keys.len() as u64).to_le_bytes());
+        laid.head.extend((keys.len() as u64).to_le_bytes());
         for key in keys {
-            file.head.extend((key.len() as u64).to_le_bytes());
-            file.head.extend(key);
+            laid.head.extend((key.len() as u64).to_le_bytes());
+            laid.head.extend(key);
         }
     }
-    file.parts.push(Part::Bytes(file.head));
-    parts::place(format, &file.parts, specs, u64::MAX)
+    laid.parts.push(Part::Bytes(laid.head));
+    parts::place(format, &laid.parts, specs, u64::MAX)
 }
 
 /// Whether the parts of a sparse array have the shapes that a reader will compute.
@@ -88,15 +88,15 @@ fn check_parts(
     Ok(())
 }
 
-/// The state of a layout.
-struct File<'a> {
+/// The parts of a list laid out so far.
+struct ListParts<'a> {
     specs: &'a [TensorSpec],
     /// The bytes since the last values.
     head: Vec<u8>,
     parts: Vec<Part>,
 }
 
-impl<'a> File<'a> {
+impl<'a> ListParts<'a> {
     fn array(&mut self, array: &Array) -> Result<(), String> {
         match &array.stored {
             Stored::None(dims) => {

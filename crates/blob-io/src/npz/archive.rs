@@ -7,7 +7,7 @@ use crate::limits::{Limit, Limits};
 use crate::names::NameTable;
 use crate::npy::header::{self, Header};
 use crate::npz::index::Slot;
-use crate::npz::zip::{self, Directory, Member};
+use crate::npz::zip::{self, Directory, ZipMember};
 use crate::payload::member;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Bytes, Source};
@@ -45,7 +45,7 @@ impl<'c, 's> Archive<'c, 's> {
         self.deflated
     }
 
-    pub(crate) fn member(&mut self, slot: Slot) -> Result<Member, ReadError> {
+    pub(crate) fn member(&mut self, slot: Slot) -> Result<ZipMember, ReadError> {
         self.records.seek(slot.record);
         zip::member(self.records, self.directory.end)
     }
@@ -53,7 +53,7 @@ impl<'c, 's> Archive<'c, 's> {
     /// A member's array as an entry without a name; a fault of the member becomes the entry's.
     pub(crate) fn entry(
         &mut self,
-        member: &Member,
+        member: &ZipMember,
         position: u32,
         index: u32,
         kind: Kind,
@@ -80,10 +80,10 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// Describes the array in `entry`; returns how many bytes of the member follow the array.
-    fn describe(&mut self, member: &Member, entry: &mut Entry) -> Result<u64, ReadError> {
+    fn describe(&mut self, member: &ZipMember, entry: &mut Entry) -> Result<u64, ReadError> {
         let content = self.content(member)?;
         entry.checksum = Some(Box::new(content.checksum(member)));
-        let Content::Deflated(stream) = &content else {
+        let Location::Deflated(stream) = &content else {
             let end = content.begin() + member.size;
             let (header, data) = header::read(&mut self.cursor, end)?;
             let room = end - data;
@@ -121,14 +121,14 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// Finds a member's bytes, and moves the cursor to the first.
-    pub(crate) fn content(&mut self, member: &Member) -> Result<Content, ReadError> {
+    pub(crate) fn content(&mut self, member: &ZipMember) -> Result<Location, ReadError> {
         if member.encrypted {
             let what = FaultKind::unsupported("a member without encryption", "an encrypted one");
             return Err(ReadError::fault(member.local, what));
         }
         let offset = zip::content(&mut self.cursor, member, self.directory.begin)?;
         match member.method {
-            STORED if member.packed == member.size => Ok(Content::Stored(offset)),
+            STORED if member.packed == member.size => Ok(Location::Stored(offset)),
             STORED => {
                 let what = FaultKind::Mismatch {
                     field: "the packed size of a stored member",
@@ -139,7 +139,7 @@ impl<'c, 's> Archive<'c, 's> {
             }
             DEFLATED => {
                 self.deflated = true;
-                Ok(Content::Deflated(Deflated { offset, packed: member.packed, skip: 0 }))
+                Ok(Location::Deflated(Deflated { offset, packed: member.packed, skip: 0 }))
             }
             method => {
                 let found = format!("compression method {method}");
@@ -156,12 +156,12 @@ impl<'c, 's> Archive<'c, 's> {
     }
 
     /// A member's bytes, if there are at most `limit` and the checksum matches.
-    pub(crate) fn bytes(&mut self, member: &Member, limit: u64) -> Result<Option<Vec<u8>>, ReadError> {
+    pub(crate) fn bytes(&mut self, member: &ZipMember, limit: u64) -> Result<Option<Vec<u8>>, ReadError> {
         if member.size > limit {
             return Ok(None);
         }
         let content = self.content(member)?;
-        if let Content::Deflated(_) = content {
+        if let Location::Deflated(_) = content {
             self.spend(member.size, member.local)?;
         }
         member::bytes(self.source, &content.checksum(member)).map(Some)
@@ -169,12 +169,12 @@ impl<'c, 's> Archive<'c, 's> {
 }
 
 /// The location of a member's bytes.
-pub(crate) enum Content {
+pub(crate) enum Location {
     Stored(u64),
     Deflated(Deflated),
 }
 
-impl Content {
+impl Location {
     fn begin(&self) -> u64 {
         match self {
             Self::Stored(offset) => *offset,
@@ -182,7 +182,7 @@ impl Content {
         }
     }
 
-    pub(crate) fn checksum(&self, member: &Member) -> Checksum {
+    pub(crate) fn checksum(&self, member: &ZipMember) -> Checksum {
         Checksum {
             offset: self.begin(),
             packed: match self {

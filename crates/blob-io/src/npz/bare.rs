@@ -9,7 +9,7 @@ use crate::entry::Entry;
 use crate::error::ReadError;
 use crate::npz::END;
 use crate::npz::members::member_names;
-use crate::npz::zip::{self, Directory, Member};
+use crate::npz::zip::{self, Directory, ZipMember};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
 
@@ -63,7 +63,7 @@ pub(crate) fn is_bare(source: &dyn Source, entries: &[Entry]) -> Result<bool, Re
 }
 
 /// Whether the member is the entry's, and the array fills the member from the end of the npy header on.
-fn holds_only(entry: &Entry, member: &Member, content: u64) -> bool {
+fn holds_only(entry: &Entry, member: &ZipMember, content: u64) -> bool {
     let checksum = entry.checksum.as_deref();
     let is_its = checksum.is_some_and(|checksum| checksum.offset == content && checksum.packed.is_none());
     // An entry without bytes has no place; the header alone fills the member then.
@@ -87,7 +87,7 @@ fn are_plain(cursor: &mut Cursor<'_>, at: u64, len: u64) -> Result<bool, ReadErr
 }
 
 /// Where a record of the directory ends; `None` for a comment or for other extra fields than zip tools write.
-fn record_end(cursor: &mut Cursor<'_>, record: u64, member: &Member) -> Result<Option<u64>, ReadError> {
+fn record_end(cursor: &mut Cursor<'_>, record: u64, member: &ZipMember) -> Result<Option<u64>, ReadError> {
     cursor.seek(record + 30);
     let field = "a record of the zip's central directory";
     let mut short = || cursor.array(cursor.file_len(), field).map(u16::from_le_bytes);

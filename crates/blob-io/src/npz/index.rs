@@ -6,7 +6,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::error::{FaultKind, ReadError, Reason};
-use crate::npz::zip::{self, Directory, Member};
+use crate::npz::zip::{self, Directory, ZipMember};
 use crate::wire::cursor::Cursor;
 
 /// The members of a folder that holds a sparse array, in the order of the entries.
@@ -110,7 +110,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec
     Ok((slots, found))
 }
 
-fn slot(member: &Member, record: u64, directory: Directory) -> Result<Slot, ReadError> {
+fn slot(member: &ZipMember, record: u64, directory: Directory) -> Result<Slot, ReadError> {
     let end = member.least_end().filter(|end| *end <= directory.begin);
     let end = end.ok_or_else(|| {
         let what = FaultKind::Truncated {

@@ -8,7 +8,7 @@ use crate::metadata::MetadataSize;
 use crate::names::{NameTable, name_from_bytes};
 use crate::npz::archive::Archive;
 use crate::npz::index::{self, Slot};
-use crate::npz::zip::{self, Member};
+use crate::npz::zip::{self, ZipMember};
 use crate::npz::{metadata, sparse};
 use crate::wire::cursor::Cursor;
 use crate::wire::source::Source;
@@ -88,7 +88,7 @@ impl OtherMembers {
     fn text(
         &mut self,
         archive: &mut Archive<'_, '_>,
-        member: &Member,
+        member: &ZipMember,
         table: &mut NameTable,
     ) -> Result<Option<(String, String)>, ReadError> {
         let stem = member.name.strip_suffix(b".txt");

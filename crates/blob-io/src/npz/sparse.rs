@@ -11,7 +11,7 @@ use crate::names::{NameTable, name_from_bytes};
 use crate::npy::header;
 use crate::npz::archive::Archive;
 use crate::npz::index::Slot;
-use crate::npz::zip::Member;
+use crate::npz::zip::ZipMember;
 use crate::payload;
 use crate::tensor_name::TensorName;
 use crate::warning::Flag;
@@ -23,7 +23,7 @@ const KINDS: [Kind; 3] = [Kind::Values, Kind::Indices, Kind::Indptr];
 
 /// Adds the parts of a sparse array; false, with nothing added, if the folder holds something else.
 pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut NameTable) -> Result<bool, ReadError> {
-    let mut members: [Option<Member>; 5] = [const { None }; 5];
+    let mut members: [Option<ZipMember>; 5] = [const { None }; 5];
     for slot in slots {
         if let Some(part) = slot.part() {
             members[part] = Some(archive.member(*slot)?);
@@ -69,14 +69,14 @@ pub(crate) fn push(archive: &mut Archive<'_, '_>, slots: &[Slot], table: &mut Na
     Ok(true)
 }
 
-fn folder(member: &Member) -> &[u8] {
+fn folder(member: &ZipMember) -> &[u8] {
     let slash = member.name.iter().rposition(|b| *b == b'/');
     &member.name[..slash.unwrap_or(0)]
 }
 
 /// The format, and whether the header is broken, as in files of MXNet 2. The text is at the member's end, plain (`|S3`)
 /// or in UTF-32 (`<U3`).
-fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<SparseKind>, bool), ReadError> {
+fn format_of(archive: &mut Archive<'_, '_>, member: &ZipMember) -> Result<(Option<SparseKind>, bool), ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok((None, false));
     };
@@ -92,7 +92,7 @@ fn format_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<(Option<S
 }
 
 /// The dense shape: a list of i64, or of i32 as in SciPy's files.
-fn shape_of(archive: &mut Archive<'_, '_>, member: &Member) -> Result<Option<Shape>, ReadError> {
+fn shape_of(archive: &mut Archive<'_, '_>, member: &ZipMember) -> Result<Option<Shape>, ReadError> {
     let Some(bytes) = archive.bytes(member, header::LONGEST_INFLATED)? else {
         return Ok(None);
     };

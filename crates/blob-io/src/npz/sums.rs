@@ -9,7 +9,7 @@ use crc32fast::Hasher;
 use crate::entry::Entry;
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::limits::Limit;
-use crate::npz::zip::{self, Directory, Member};
+use crate::npz::zip::{self, Directory, ZipMember};
 use crate::payload::member::PIECE;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{Source, read};
@@ -92,7 +92,7 @@ fn begins(cursor: &mut Cursor<'_>, directory: Directory) -> Result<Vec<u64>, Rea
 }
 
 /// The offset of the checksum in the descriptor after a content, if there is one.
-fn descriptor(cursor: &mut Cursor<'_>, member: &Member, content: u64) -> Result<Option<u64>, ReadError> {
+fn descriptor(cursor: &mut Cursor<'_>, member: &ZipMember, content: u64) -> Result<Option<u64>, ReadError> {
     cursor.seek(member.local + IN_LOCAL_FLAGS);
     if cursor.u8(cursor.file_len(), "a member's flags")? & DESCRIBED == 0 {
         return Ok(None);

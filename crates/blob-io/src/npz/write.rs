@@ -27,7 +27,7 @@ const MODE: u32 = 0o100_644 << 16;
 /// The frame around the tensors.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    tensors: Vec<Member>,
+    tensors: Vec<NewMember>,
     /// The metadata's keys, and the length of the metadata block.
     keys: Vec<String>,
     block: usize,
@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct NewMember {
     name: String,
     /// The tensor's own name, if the member's differs.
     raw: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     let mut offsets = Vec::with_capacity(specs.len());
     for (spec, path) in specs.iter().zip(member_names(&raw)) {
         let head = npy::write::header(spec)?;
-        let mut member = Member {
+        let mut member = NewMember {
             raw: name_field(&spec.name, &path)?,
             name: path + ".npy",
             offset: pos,
@@ -166,7 +166,7 @@ impl Plan {
     }
 }
 
-impl Member {
+impl NewMember {
     /// Pads the local header so that the following content is aligned.
     fn align(&mut self) {
         let start = self.start();

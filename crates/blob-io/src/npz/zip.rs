@@ -25,7 +25,7 @@ pub(crate) struct Directory {
 
 /// One record of the central directory.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct ZipMember {
     /// The name, in bytes; never used as a path.
     pub(crate) name: Vec<u8>,
     /// The tensor's own name, if our writer had to give the member another.
@@ -39,7 +39,7 @@ pub(crate) struct Member {
     pub(crate) local: u64,
 }
 
-impl Member {
+impl ZipMember {
     /// The smallest offset at which the member can end: the local header may have more extra fields than the central
     /// one.
     pub(crate) fn least_end(&self) -> Option<u64> {
@@ -136,7 +136,7 @@ fn signature(cursor: &mut Cursor<'_>, expected: u32, field: &'static str) -> Res
 }
 
 /// Reads the record at the cursor, which ends before `end`, and moves the cursor past the record.
-pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadError> {
+pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<ZipMember, ReadError> {
     let at = cursor.pos();
     let field = "a record of the zip's central directory";
     cursor.need(46, end, field)?;
@@ -145,7 +145,7 @@ pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadEr
     let short = |i: usize| u16::from_le_bytes([rest[i - 4], rest[i - 3]]);
     let long = |i: usize| u32::from(short(i)) | u32::from(short(i + 2)) << 16;
     let (name_len, extra_len, comment_len) = (short(28), short(30), short(32));
-    let mut member = Member {
+    let mut member = ZipMember {
         name: cursor.bytes(name_len.into(), end, u64::from(u16::MAX), "a member's name")?,
         raw: None,
         method: short(10),
@@ -162,7 +162,7 @@ pub(crate) fn member(cursor: &mut Cursor<'_>, end: u64) -> Result<Member, ReadEr
     Ok(member)
 }
 
-impl Member {
+impl ZipMember {
     /// Reads the extra fields, up to the first that does not fit.
     fn extra(&mut self, mut extra: &[u8]) -> Result<(), FaultKind> {
         while let [a, b, c, d, rest @ ..] = extra {
@@ -198,7 +198,7 @@ impl Member {
 }
 
 /// The offset of the member's content, all of which lies before `end`.
-pub(crate) fn content(cursor: &mut Cursor<'_>, member: &Member, end: u64) -> Result<u64, ReadError> {
+pub(crate) fn content(cursor: &mut Cursor<'_>, member: &ZipMember, end: u64) -> Result<u64, ReadError> {
     cursor.seek(member.local);
     cursor.need(LOCAL_LEN, end, "a member's local header")?;
     signature(cursor, LOCAL, "a member's local header")?;

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use crate::codec::Found;
 use crate::entry::{Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, check_limit};
 use crate::folder::Folder;
@@ -31,7 +30,12 @@ struct Range {
 ///
 /// # Errors
 /// A model that cannot be opened again, or has changed.
-pub(crate) fn attach(found: &mut Found, path: &Path, len: u64, table: &mut NameTable) -> Result<Option<Folder>, Error> {
+pub(crate) fn attach(
+    outside: &[Outside],
+    path: &Path,
+    len: u64,
+    table: &mut NameTable,
+) -> Result<Option<Folder>, Error> {
     let (Some(root), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Ok(None);
     };
@@ -42,15 +46,14 @@ pub(crate) fn attach(found: &mut Found, path: &Path, len: u64, table: &mut NameT
         return Err(again(io::Error::new(io::ErrorKind::InvalidData, "is of another length than before")));
     }
     folder.add(name, &model);
-    let outside = std::mem::take(&mut found.outside);
     let mut parts: HashMap<&str, Part> = HashMap::new();
-    for of in &outside {
+    for of in outside {
         if !parts.contains_key(&*of.location) {
             parts.insert(&of.location, add(&of.location, &mut folder));
         }
     }
     let (mut sum, most) = (0_u64, bytes_in(folder.len(), table.limits().max_alloc));
-    for of in &outside {
+    for of in outside {
         let part = parts.get(&*of.location).cloned().unwrap_or_else(|| Err("not opened".to_owned()));
         let Some(entry) = table.entry_mut(of.entry) else { continue };
         let bytes = entry.shape.count() as u64 * of.dtype.size() as u64;
@@ -70,12 +73,14 @@ pub(crate) fn attach(found: &mut Found, path: &Path, len: u64, table: &mut NameT
             Err(fault) => entry.fault = Some(Box::new(fault)),
         }
     }
+    Ok(Some(folder).filter(|folder| folder.count() > 1))
+}
+
+/// The end of a model's dialect: how many files besides the model hold values.
+pub(crate) fn dialect(folder: &Folder) -> String {
     let others = folder.count() - 1;
     let plural = if others == 1 { "" } else { "s" };
-    if others > 0 {
-        found.dialect += &format!(", values in {others} other file{plural}");
-    }
-    Ok(Some(folder).filter(|_| others > 0))
+    format!(", values in {others} other file{plural}")
 }
 
 /// Opens a file of values and appends it; the error says why it cannot be used.

@@ -22,7 +22,7 @@ const LONGEST_VARINT: u64 = 10;
 
 /// A TensorProto, field by field.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct TensorFields {
     at: u64,
     dims: Vec<i64>,
     axes: u64,
@@ -50,8 +50,8 @@ pub(super) struct Read {
 }
 
 /// Walks one TensorProto. A fault of the values is kept, since the fields behind them are still sound.
-pub(super) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Fields, ReadError> {
-    let mut fields = Fields { at: span.start, ..Fields::default() };
+pub(super) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<TensorFields, ReadError> {
+    let mut fields = TensorFields { at: span.start, ..TensorFields::default() };
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {
         fields.field(cursor, tag, span.end, limits)?;
@@ -71,7 +71,7 @@ pub(super) fn name_before_cut(cursor: &mut Cursor<'_>, span: Span) -> Option<Spa
     None
 }
 
-impl Fields {
+impl TensorFields {
     fn field(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), ReadError> {
         let mut take = |name| protobuf::field(cursor, tag, end, name).map(|field| field.content);
         match (tag.number, tag.wire) {

@@ -38,8 +38,8 @@ impl Complete {
         files: Vec<Self>,
         renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
     ) -> Result<(), Error> {
-        let index = Member::new(self)?;
-        let files: Vec<Member> = files.into_iter().map(Member::new).collect::<Result<_, Error>>()?;
+        let index = SetFile::new(self)?;
+        let files: Vec<SetFile> = files.into_iter().map(SetFile::new).collect::<Result<_, Error>>()?;
         let _lock = wait_for(&index)?;
         match index.sibling.if_exists() {
             IfExists::Refuse | IfExists::Same => add(files, index),
@@ -58,7 +58,7 @@ impl Complete {
         if !matches!((&self.backing, &partner.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
             return partner.publish().and_then(|()| self.publish());
         }
-        let (last, first) = (Member::new(self)?, Member::new(partner)?);
+        let (last, first) = (SetFile::new(self)?, SetFile::new(partner)?);
         let _lock = wait_for(&last)?;
         match last.sibling.if_exists() {
             IfExists::Refuse | IfExists::Same => add(vec![first], last),
@@ -77,13 +77,13 @@ impl Complete {
     /// As [`Complete::publish`], for the first file that cannot be named.
     pub fn publish_all(files: Vec<Self>) -> Result<(), Error> {
         let files = files.into_iter().filter(|file| matches!(file.backing, Backing::Sibling(_)));
-        let members: Vec<Member> = files.map(Member::new).collect::<Result<_, Error>>()?;
+        let members: Vec<SetFile> = files.map(SetFile::new).collect::<Result<_, Error>>()?;
         // In order, so that two processes never wait for each other; one folder may have several spellings.
         let in_folder = members.iter().map(|member| {
             let folder = parent(member.target());
             (fs::canonicalize(&folder).unwrap_or(folder), member)
         });
-        let in_folder: BTreeMap<PathBuf, &Member> = in_folder.collect();
+        let in_folder: BTreeMap<PathBuf, &SetFile> = in_folder.collect();
         let _locks = in_folder.into_values().map(wait_for).collect::<Result<Vec<_>, Error>>()?;
         members.iter().for_each(|member| remove_stale(member.target(), &|path| remove_old(path)));
         let aside: Vec<Aside> = members.iter().map(|member| Aside::of(member.target())).collect();
@@ -145,7 +145,7 @@ impl Aside {
 }
 
 /// Names two files in place of those that exist.
-fn replace_both(first: Member, last: Member) -> Result<(), Error> {
+fn replace_both(first: SetFile, last: SetFile) -> Result<(), Error> {
     if first.is_there() || last.is_there() {
         [&first, &last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
     }
@@ -170,12 +170,12 @@ fn replace_both(first: Member, last: Member) -> Result<(), Error> {
 }
 
 /// A complete file of the set.
-struct Member {
+struct SetFile {
     name: String,
     sibling: Sibling,
 }
 
-impl Member {
+impl SetFile {
     fn new(complete: Complete) -> Result<Self, Error> {
         let Complete { name, backing } = complete;
         match backing {
@@ -198,7 +198,7 @@ impl Member {
 }
 
 /// Waits for the folder's lock; `None` where a folder cannot be locked.
-fn wait_for(index: &Member) -> Result<Option<File>, Error> {
+fn wait_for(index: &SetFile) -> Result<Option<File>, Error> {
     let folder = parent(index.target());
     for _ in 0..MAX_LOCKS {
         match lock_folder(&folder) {
@@ -211,8 +211,8 @@ fn wait_for(index: &Member) -> Result<Option<File>, Error> {
 }
 
 /// Names the files if none exists, or if those that exist may stay.
-fn add(files: Vec<Member>, index: Member) -> Result<(), Error> {
-    let is_refused = |member: &&Member| member.sibling.if_exists() == IfExists::Refuse && member.is_there();
+fn add(files: Vec<SetFile>, index: SetFile) -> Result<(), Error> {
+    let is_refused = |member: &&SetFile| member.sibling.if_exists() == IfExists::Refuse && member.is_there();
     if let Some(there) = files.iter().chain([&index]).find(is_refused) {
         return Err(exists(&there.name, Existing::File));
     }
@@ -230,18 +230,18 @@ fn add(files: Vec<Member>, index: Member) -> Result<(), Error> {
 
 /// Names the files in place of those that exist.
 fn replace(
-    files: Vec<Member>,
-    index: Member,
+    files: Vec<SetFile>,
+    index: SetFile,
     renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
 ) -> Result<(), Error> {
     // What the index names must be on the disk before the index is.
-    if index.is_there() || files.iter().any(Member::is_there) {
+    if index.is_there() || files.iter().any(SetFile::is_there) {
         files.iter().chain([&index]).try_for_each(|member| member.sibling.sync(&member.name))?;
     }
     let (folder, target) = (parent(index.target()), index.target().to_owned());
     let added: Vec<PathBuf> = files.iter().filter(|file| !file.is_there()).map(|file| file.target().into()).collect();
     let old = Old::set_aside(&files, &index, renamed)?;
-    let done = files.into_iter().try_for_each(Member::publish).and_then(|()| {
+    let done = files.into_iter().try_for_each(SetFile::publish).and_then(|()| {
         sync_folder(&folder);
         index.publish()
     });
@@ -274,8 +274,8 @@ impl Old {
     /// Gives the old files second names, and writes these into the old index. `None` if no old index names a file to be
     /// replaced, or if the index is removed because links cannot be made.
     fn set_aside(
-        files: &[Member],
-        index: &Member,
+        files: &[SetFile],
+        index: &SetFile,
         renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
     ) -> Result<Option<Self>, Error> {
         let Some(text) = read(index.target()).map_err(|e| failed(&index.name, "read the old index", e))? else {
@@ -312,7 +312,7 @@ impl Old {
     }
 
     /// Without second names the old index would name a mix.
-    fn without_links(self, index: &Member) -> Result<Option<Self>, Error> {
+    fn without_links(self, index: &SetFile) -> Result<Option<Self>, Error> {
         self.forget();
         disk::remove_file(index.target()).map_err(|e| failed(&index.name, "remove the old index", e))?;
         Ok(None)

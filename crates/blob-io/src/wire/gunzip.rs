@@ -63,7 +63,7 @@ pub(crate) fn inside(mut error: Error) -> Error {
 pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> Result<(), Error> {
     let own = |stop: ReadError| stop.within("gzip".to_owned()).into_error(name);
     let mut cursor = Cursor::new(source);
-    let mut content = Content::new();
+    let mut content = Inflated::new();
     while cursor.left() > 0 {
         header(&mut cursor).map_err(own)?;
         content.begin();
@@ -79,7 +79,7 @@ pub(crate) fn unpack(name: &str, source: &dyn Source, spool: &mut Spool<'_>) -> 
 pub(crate) fn beginning(source: &dyn Source, max: usize, out: &mut Vec<u8>) -> Result<(), ReadError> {
     let mut cursor = Cursor::new(source);
     header(&mut cursor)?;
-    let mut content = Content::new();
+    let mut content = Inflated::new();
     while out.len() < max
         && let Some(bytes) = content.next(&mut cursor)?
     {
@@ -151,14 +151,14 @@ fn header_crc(cursor: &mut Cursor<'_>, begin: u64) -> Result<(), ReadError> {
 }
 
 /// A member's content, inflated piece by piece.
-struct Content {
+struct Inflated {
     inflate: Decompress,
     crc: crc32fast::Hasher,
     piece: Vec<u8>,
     ended: bool,
 }
 
-impl Content {
+impl Inflated {
     fn new() -> Self {
         Self { inflate: Decompress::new(false), crc: crc32fast::Hasher::new(), piece: vec![0; PIECE], ended: false }
     }

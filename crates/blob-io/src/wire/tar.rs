@@ -18,7 +18,7 @@ const LONGEST_RECORDS: u64 = 1 << 20;
 
 /// One file of the archive, or something else that has a name.
 #[derive(Debug)]
-pub(crate) struct Member {
+pub(crate) struct TarMember {
     pub(crate) name: Vec<u8>,
     /// The offset of the header, the offset of the content, and the content's length.
     pub(crate) header: u64,
@@ -75,7 +75,7 @@ impl<'c, 's> Members<'c, 's> {
     }
 
     /// The next member; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<Member>, ReadError> {
+    pub(crate) fn next(&mut self) -> Result<Option<TarMember>, ReadError> {
         let mut before = Properties::default();
         loop {
             let header = self.cursor.pos();
@@ -110,7 +110,7 @@ impl<'c, 's> Members<'c, 's> {
         block: &[u8; BLOCK as usize],
         len: u64,
         before: Properties,
-    ) -> Result<Member, ReadError> {
+    ) -> Result<TarMember, ReadError> {
         let name = before.name.unwrap_or_else(|| own_name(block));
         let mut kind = match block[156] {
             b'S' => Kind::Sparse,
@@ -133,7 +133,7 @@ impl<'c, 's> Members<'c, 's> {
         }
         let at = self.cursor.pos();
         self.skip_content(len).map_err(|stop| stop.within(format!("member {:?}", String::from_utf8_lossy(&name))))?;
-        Ok(Member { name, header, at, len, kind })
+        Ok(TarMember { name, header, at, len, kind })
     }
 
     /// The next header; `None` at the end: at a block of zeros, or, if that is missing, at the end of the file.

@@ -5,8 +5,8 @@
 use blob_io::Remedy;
 use clap::{Command, CommandFactory};
 
-use super::TESTED_NET;
 use crate::args::Args;
+use crate::failure::{Failure, TESTED_NET};
 
 /// A way out.
 struct Way {
@@ -27,8 +27,20 @@ enum Elsewhere {
     Nowhere,
 }
 
+impl Failure {
+    /// Adds the next step for a user of this command, where the failure has no help yet.
+    pub(crate) fn for_command(mut self, command: &str) -> Self {
+        if let Self::Trouble(problem) | Self::No(problem) = &mut self
+            && problem.help.is_none()
+        {
+            problem.help = problem.remedy.and_then(|remedy| help(remedy, command));
+        }
+        self
+    }
+}
+
 /// The next step for the user of a command.
-pub(super) fn help(remedy: Remedy, command: &str) -> Option<String> {
+fn help(remedy: Remedy, command: &str) -> Option<String> {
     let tool = Args::command();
     let command = tool.find_subcommand(command);
     let ways = || WAYS.iter().filter(|way| way.remedy == remedy);
