@@ -1,4 +1,4 @@
-//! The cases of `io` that need a fresh process: each prints how many seconds it took.
+//! The cases of `io` that need a fresh process: each prints the seconds taken.
 //!
 //! Calls the one unsafe function that these benchmarks need: `Mmap::open`.
 

@@ -71,7 +71,7 @@ impl Drop for Remove {
     }
 }
 
-/// Builds the tool alone, as users get it: together with other packages, cargo would unify their features.
+/// Builds the tool alone, as for users: together with other packages, cargo would unify the features.
 fn build_tool() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
@@ -159,7 +159,7 @@ fn splice(blob: &Path, file: &Path, dir: &Path, array: &str) -> Vec<Row> {
     against_cp(&name, Command::new(blob).arg("convert").arg(&part).arg("--into").arg(file), &out, file, dir)
 }
 
-/// A command's speed relative to `cp`, and its peak memory, with the bars for a command that only copies.
+/// A command's speed relative to `cp`, and the peak memory, with the bars for a command that only copies.
 fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     let [speed, memory] = figures(command, out, file, dir);
     vec![
@@ -168,8 +168,8 @@ fn against_cp(name: &str, command: &mut Command, out: &Path, file: &Path, dir: &
     ]
 }
 
-/// A command's speed relative to `cp` of `file`, and its peak MiB. The two run in turn and write to the same folder.
-/// `command` lacks its output option.
+/// A command's speed relative to `cp` of `file`, and the peak MiB. The two run in turn and write to the same folder.
+/// `command` lacks the output option.
 fn figures(command: &mut Command, out: &Path, file: &Path, dir: &Path) -> [f64; 2] {
     let copy = dir.join("copy");
     command.arg("-o").arg(out);
@@ -259,7 +259,7 @@ fn hash(file: &Path) -> Vec<Row> {
     .into()
 }
 
-/// Compares a file with its copy. The rate is the bytes of both over the CPU time of all cores.
+/// Compares a file with a copy. The rate is the bytes of both over the CPU time of all cores.
 fn diff(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
     let copy = dir.join("copy.caffemodel");
     let bytes = 2 * std::fs::copy(file, &copy).expect("copied");

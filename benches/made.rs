@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// VGG-16's convolutions with 3×3 kernels, and its inner products: name, output channels, input channels.
+/// VGG-16's convolutions with 3×3 kernels, and the inner products: name, output channels, input channels.
 const CONVS: [(&str, u64, u64); 13] = [
     ("conv1_1", 64, 3),
     ("conv1_2", 64, 64),
@@ -23,7 +23,7 @@ const CONVS: [(&str, u64, u64); 13] = [
 ];
 const FULL: [(&str, u64, u64); 3] = [("fc6", 4096, 25088), ("fc7", 4096, 4096), ("fc8", 1000, 4096)];
 
-/// A block of small finite values without a simple pattern; each payload repeats it.
+/// A block of small finite values without a simple pattern; each payload repeats the block.
 fn values() -> Vec<u8> {
     let mut state = 16_u32;
     let next = || {
@@ -70,7 +70,7 @@ pub(crate) fn vgg16(path: &Path) -> io::Result<()> {
     let full = FULL.iter().map(|(n, o, i)| (*n, "InnerProduct", vec![*o, *i], *o));
     for (name, kind, weights, bias) in convs.chain(full) {
         let names = [field(1, name.as_bytes()), field(2, kind.as_bytes())].concat();
-        // A blob: the key and length of its data, the length again, and the field after the data.
+        // A blob: the key and length of the data, the length again, and the field after the data.
         let blobs: Vec<(Vec<u8>, u64, Vec<u8>)> = [weights, vec![bias]]
             .iter()
             .map(|dims| {

@@ -1,7 +1,7 @@
 //! Measures the operations as ratios to memcpy: `cargo bench -p blob-benches --bench ops -- [--mib N] [--only TEXT]
 //! [--rounds N] [--dtypes] [--tsv] [--list]`.
 //!
-//! A figure is the median of paired runs: the operation and a memcpy of its input in turn, in this process, into memory
+//! A figure is the median of paired runs: the operation and a memcpy of the input in turn, in this process, into memory
 //! that was touched before. `--dtypes` measures only the element-wise operations, on many dtypes.
 
 #[path = "ops/cases.rs"]

@@ -2,7 +2,7 @@
 //! residency`.
 //!
 //! The device is the loopback, so device tokens measure our bookkeeping, not a GPU. A short time is a ratio to a lock
-//! and unlock of a mutex in this run; the note has its nanoseconds and the ratio to an allocation with its
+//! and unlock of a mutex in this run; the note has the nanoseconds and the ratio to an allocation with its
 //! deallocation. A copy is a ratio to memcpy of the same bytes, the two in turn. All figures are medians of eleven
 //! rounds.
 
@@ -23,7 +23,7 @@ const ROUNDS: usize = 11;
 const CALLS: u32 = 200_000;
 const LARGE: usize = 256 << 20;
 
-/// Bars in locks: 10 ns, 60 ns and 2 µs over the 4.8 ns of a lock and unlock on the machine where they were set.
+/// Bars in locks: 10 ns, 60 ns and 2 µs over the 4.8 ns of a lock and unlock on the machine where the bars were set.
 const AT_ONCE: f64 = 2.0;
 const SHORT: f64 = 13.0;
 const CROWDED: f64 = 420.0;
@@ -135,7 +135,7 @@ fn accesses(yardstick: &Yardstick) -> Vec<Row> {
     rows
 }
 
-/// The nanoseconds of a borrow and its release, while another thread does the same all the time.
+/// The nanoseconds of a borrow and a release, while another thread does the same all the time.
 fn contended(shared: &SharedMem, range: std::ops::Range<usize>) -> f64 {
     let borrow = || drop(black_box(black_box(shared).host(range.clone()).expect("host")));
     let done = AtomicBool::new(false);
@@ -221,7 +221,7 @@ fn scattered() -> [Row; 2] {
     [Row::at_most(name, read, "", 2.0), Row::at_most(name_written, written, "", 2.0)]
 }
 
-/// Requests that each read a memory on a queue of their own. The time of one must not grow with the number before it.
+/// Requests that each read a memory on a queue of their own. The time of one must not grow with the number before.
 fn requests() -> Row {
     let device = Loopback::new(Mode::Immediate);
     let per_request = |requests: u32| {
@@ -278,7 +278,7 @@ fn copies() -> Vec<Row> {
         new.copy_from(&source, Part::Data).expect("a copy");
         fresh.push(start.elapsed().as_secs_f64() / memcpy);
     }
-    // The first round is discarded, because it touches the memory for the first time.
+    // The first round is discarded, as the one that touches the memory for the first time.
     let (warm, fresh) = (median(warm.into_iter().skip(1)), median(fresh.into_iter().skip(1)));
     vec![
         Row::at_least("copy_from 256 MiB, warm: speed / memcpy", warm, "", 0.95),

@@ -1,4 +1,4 @@
-//! A table of measured figures, each with its bar: the limit that the project has set.
+//! A table of measured figures, each with a bar: the limit that the project has set.
 
 /// One measured figure.
 pub(crate) struct Row {
@@ -25,7 +25,7 @@ impl Row {
         Self { bar: None, ..Self::at_most(name, value, unit, 0.0) }
     }
 
-    /// The row with a note at its end.
+    /// The row with a note at the end.
     pub(crate) fn noted(self, note: String) -> Self {
         Self { note, ..self }
     }
@@ -58,7 +58,7 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// Describes the machine: name, cores and system; processor and caches; the kernels that we choose on it.
+/// Describes the machine: name, cores and system; processor and caches; the kernels that we choose there.
 pub(crate) fn machine() -> [String; 3] {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -81,7 +81,7 @@ pub(crate) fn machine() -> [String; 3] {
     ]
 }
 
-/// The caches of the first core, as Linux describes them.
+/// The caches of the first core, as described by Linux.
 fn caches() -> String {
     let cache = |index: usize| {
         let read = |file: &str| {

@@ -7,7 +7,7 @@ use crate::support::message::{floats, len, shape};
 use crate::support::{Folder, blob, report};
 use crate::{hdf5_links, hostile_receipt, told_apart, work};
 
-/// The name of each attack, and what fails where it gets through.
+/// The name of each attack, and the failure where it gets through.
 const ATTACKS: [(&str, fn()); 13] = [
     ("neoml_quadratic", work::neoml_net_of_false_layers::does_linear_work_in_linear_memory),
     ("hdf5_links", hdf5_links::many_names_of_one_dataset_share_its_chunks),
@@ -50,7 +50,7 @@ fn a_refusal_to_fold_names_few_of_many_readers() {
     assert!(refused.err.len() < 64 << 10, "{} bytes are said", refused.err.len());
 }
 
-/// What replaces a file that only its owner can read can be read by its owner alone while it is written.
+/// A file that only its owner can read is replaced by one that the owner alone can read, even while it is written.
 #[cfg(unix)]
 fn a_private_file_is_replaced_by_one_that_is_private_from_the_start() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! BlobProtos of every writer are compared with what the real Caffe reads; ShapeEquals with its table.
+//! BlobProtos of every writer are compared with the real Caffe's reading; ShapeEquals with its table.
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::caffe::decode_blob;

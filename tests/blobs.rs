@@ -159,7 +159,7 @@ enum Answer {
     Ours,
     /// An operation that another crate tests, or Caffe's device mirror of the shape.
     Elsewhere,
-    /// What Caffe refuses does not compile here.
+    /// Caffe's refusals do not compile here.
     Unsayable,
 }
 

@@ -52,7 +52,7 @@ fn floats_become_doubles_as_caffe_would_write_them() {
                 narrow.data().elements::<f32>().expect("f32").iter().map(|v| f64::from(*v)).collect();
             assert_eq!(*wide.data().elements::<f64>().expect("f64"), narrow[..]);
         }
-        // It is as long as the net that Caffe wrote in doubles.
+        // The file is as long as the net that Caffe wrote in doubles.
         if from.starts_with("f32") {
             let golden = if diff { from.replace("f32", "f64") } else { "f64_v2".to_owned() };
             assert_eq!(bytes.len(), read(data(&format!("caffe/net/{golden}.caffemodel"))).len());
@@ -119,7 +119,7 @@ fn what_has_no_place_in_the_other_file_is_refused_with_its_names() {
     assert!(error.contains("names that do not fit"), "{error}");
 }
 
-/// Caffe's loader copies layer by layer into the one parameter that layers share by its name, so that the last wins.
+/// Caffe's loader copies layer by layer into the one parameter that layers share by name, so that the last wins.
 #[test]
 fn a_shared_parameter_is_replaced_in_every_layer() {
     let layer = |name: &str, params: &[&str], blobs: &[[f32; 2]]| {
@@ -129,7 +129,7 @@ fn a_shared_parameter_is_replaced_in_every_layer() {
     };
     let shared = [
         layer("a", &["w"], &[[1.0, 2.0], [3.0, 4.0]]),
-        // Its first parameter is its own.
+        // The first parameter belongs to the layer alone.
         layer("b", &["", "w"], &[[5.0, 6.0], [1.0, 2.0]]),
         layer("c", &["v"], &[[7.0, 8.0]]),
     ];
@@ -169,7 +169,7 @@ fn floats_of(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
-/// The second layer of a name is called by its position, which a reader counts anew when the first one goes.
+/// The second layer of a name is called by position, which a reader counts anew when the first one goes.
 #[test]
 fn the_first_of_two_layers_of_one_name_is_not_renamed_alone() {
     let layer = |blob: f32| {
@@ -214,7 +214,7 @@ fn a_source_that_changes_is_noticed() {
     }
 }
 
-/// A folder and a set of shards ask all their files, and a folder that is written asks its source.
+/// A folder and a set of shards ask all files, and a folder to write asks the source.
 #[test]
 fn a_file_of_several_that_changes_is_noticed() {
     let folder = Folder::new();
@@ -248,7 +248,7 @@ fn folder_target(path: &Path) -> Place<'_> {
     Place::Folder { path, if_exists: IfExists::Refuse }
 }
 
-/// The same for the base of `--into`, for its source, and for a source that is restored by its receipt.
+/// The same for the base of `--into`, for the source, and for a source that a receipt restores.
 #[test]
 fn a_file_that_changes_is_noticed_on_the_way_back_and_into_another() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -361,7 +361,7 @@ fn with_diffs(options: &Options, diffs: bool) -> Options {
     if diffs { options.clone() } else { options.clone().transform(StripDiff) }
 }
 
-/// A hostile name can have tens of kilobytes; a message quotes only some of its characters.
+/// A hostile name can have tens of kilobytes; a message quotes only some of the characters.
 #[test]
 fn long_names_that_do_not_fit_are_cut() {
     let folder = Folder::new();

@@ -8,7 +8,7 @@ use prost::Message;
 use blob_io::caffe::proto::{BlobProto, BlobShape, LayerParameter, NetParameter, V0LayerParameter, V1LayerParameter};
 use blob_io::{Bytes, Checkpoint, Format, Kind, OpenOptions};
 
-/// A blob whose number of values fits its shape, in floats or doubles, with the shape in either form.
+/// A blob whose number of values fits the shape, in floats or doubles, with the shape in either form.
 fn blob() -> impl Strategy<Value = BlobProto> {
     let dims = prop::collection::vec(0..5_i64, 0..5);
     (dims, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(dims, double, legacy, diff)| {

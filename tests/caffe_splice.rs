@@ -1,4 +1,4 @@
-//! Splices into Caffe files: the changed parts are as Caffe writes them, and every other byte stays.
+//! Splices into Caffe files: the changed parts are as in Caffe's own files, and every other byte stays.
 
 use blob_core::{DType, Shape};
 use blob_io::caffe::Form;
@@ -24,7 +24,7 @@ pub(crate) fn spliced(base: &[u8], splice: &Splice<'_>, specs: &[TensorSpec], va
     assembled(&layout, &values, base)
 }
 
-/// Every golden Caffe file that opens, and every real one if they are available.
+/// Every golden Caffe file that opens, and every real one, if available.
 pub(crate) fn sources() -> Vec<std::path::PathBuf> {
     let folders = ["blobproto", "misc", "net"].map(|folder| data("caffe").join(folder));
     let is_caffe = |path: &std::path::PathBuf| Checkpoint::open(path).is_ok_and(|file| file.format().is_caffe());
@@ -46,7 +46,7 @@ fn a_file_without_changes_is_copied() {
     report(&format!("caffe: {} files copied by a splice without changes", sources.len()));
 }
 
-/// Replaces every array of a file by itself: the values are written where they were, and all else is copied.
+/// Replaces every array of a file by itself: the values are written in place, and all else is copied.
 #[test]
 fn values_of_the_same_shape_change_no_other_byte() {
     for path in sources() {
@@ -292,7 +292,7 @@ fn dimensions_from_before_2015_take_shapes_that_equal_them() {
     let changed = spliced(&bytes, &splice, &[TensorSpec::new("t", DType::F32, shape(&[3, 2]))], &[vec![5; 24]]);
     assert_eq!((changed.len(), &changed[..10]), (bytes.len(), &bytes[..10]));
     splice.remove("@0.diff").expect("there");
-    // A replaced legacy blob keeps its four dimensions; a tensor with more axes gets the field `shape`.
+    // A replaced legacy blob keeps the four dimensions; a tensor with more axes gets the field `shape`.
     let changed = spliced(&bytes, &splice, &[TensorSpec::new("t", DType::F32, shape(&[6]))], &[vec![5; 24]]);
     assert!(changed.starts_with(b"\x08\x01\x10\x01\x18\x01\x20\x06\x2A\x18"), "{changed:?}");
 }

@@ -11,7 +11,7 @@ use prost::Message as _;
 use crate::support::conversion::to_file;
 use crate::support::{command, data, files, open, report};
 
-/// The file of a layout with the bytes of its tensors.
+/// The file of a layout with the tensors' bytes.
 pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<u8> {
     let mut file = vec![0xAA; layout.len() as usize];
     let mut written = 0;
@@ -28,7 +28,7 @@ pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<
     file
 }
 
-/// The arrays of a file as tensors to write, and their bytes.
+/// The arrays of a file as tensors to write, and the bytes.
 pub(crate) fn tensors(source: &Checkpoint) -> (Vec<TensorSpec>, Vec<Vec<u8>>) {
     let entries = source.entries().iter();
     let spec =
@@ -84,7 +84,7 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     report(&format!("caffe: {count} messages written byte for byte"));
 }
 
-/// A tensor that gives its bytes three at a time.
+/// A tensor that gives three bytes at a time.
 struct Slow(Vec<f32>);
 
 impl blob_io::Tensor for Slow {
@@ -260,7 +260,7 @@ fn names_that_are_no_layers_are_refused_with_all_of_them() {
     assert_eq!(error, "as binaryproto: there is no place for metadata called \"iter\"");
 }
 
-/// A file that cannot hold its tensors is refused before it is created.
+/// A file that cannot hold the tensors is refused before creation.
 #[test]
 fn blobs_are_written_in_one_call() {
     let golden = data("caffe/misc/state.solverstate");
@@ -322,7 +322,7 @@ proptest! {
             (entry.name().to_owned(), entry.dtype(), back.view(entry).expect("views").into_owned())
         }).collect();
         let wanted: Vec<_> = specs.iter().zip(bytes).map(|(spec, bytes)| {
-            // An empty blob has no field that determines its dtype, unless it is raw.
+            // An empty blob has no field that determines the dtype, unless it is raw.
             let dtype = if bytes.is_empty() && !back.entry(&spec.name).is_some_and(|e| e.dtype() == Some(spec.dtype)) { DType::F32 } else { spec.dtype };
             (spec.name.clone(), Some(dtype), bytes)
         }).collect();

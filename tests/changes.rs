@@ -1,4 +1,4 @@
-//! What a conversion changes is said, and nothing else is: the list of changes against the output as it is read again.
+//! A conversion tells its changes, and no others: the list of changes against the output, read again.
 
 use std::collections::BTreeSet;
 

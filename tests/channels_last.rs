@@ -1,6 +1,6 @@
-//! Values with the channels last, in MXNet's NHWC or behind a conversion for TensorFlow: what the converted weights
-//! compute is what the original ones compute, or it is refused, or told. The layers here are naive, in f64, and share
-//! no code with the transforms.
+//! Values with the channels last, in MXNet's NHWC or behind a conversion for TensorFlow: the converted weights compute
+//! the results of the original ones, or the conversion is refused, or tells the difference. The layers here are naive,
+//! in f64, and share no code with the transforms.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use blob_io::{Checkpoint, Format};
 use crate::support::floats::{SAFETENSORS, file, run, values};
 use crate::support::random::Random;
 
-/// A node of a symbol: operator, name, attributes, and the numbers of its inputs.
+/// A node of a symbol: operator, name, attributes, and the numbers of the inputs.
 type Node<'a> = (&'a str, &'a str, &'a str, &'a [usize]);
 
 const HEIGHT: usize = 2;
@@ -27,7 +27,7 @@ pub(crate) fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
     Arc::new(Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}: {text}")))
 }
 
-/// A symbol of these nodes, with these as its outputs.
+/// A symbol of these nodes, with these outputs.
 pub(crate) fn symbol_text(nodes: &[Node<'_>], heads: &[usize]) -> String {
     let entry = |node: &usize| format!("[{node}, 0, 0]");
     let list = |all: &[usize]| all.iter().map(entry).collect::<Vec<_>>().join(", ");
@@ -66,7 +66,7 @@ pub(crate) fn refused(source: &Checkpoint, options: &Options, why: &str) {
     }
 }
 
-/// What a conversion tells, one line for each kind of change.
+/// The words of a conversion, one line for each kind of change.
 pub(crate) fn told(source: &Checkpoint, options: &Options) -> String {
     let plan = plan(source, options, &Place::Stdout).unwrap_or_else(|e| panic!("{e}"));
     plan.changes().iter().map(|group| format!("{group}\n")).collect()
@@ -92,7 +92,7 @@ fn near(ours: &[f64], theirs: &[f64]) {
     assert!(ours.iter().zip(theirs).all(|(a, b)| (a - b).abs() <= 1e-6 * most), "{ours:?} for {theirs:?}");
 }
 
-/// A 2×2 convolution, by its weight of (output, input, row, column): channels × height × width behind, of an image of
+/// A 2×2 convolution, by the weight of (output, input, row, column): channels × height × width behind, of an image of
 /// one row and one column more.
 fn convolved(weight: impl Fn(usize, usize, usize, usize) -> f64) -> Vec<f64> {
     let mut random = Random::new(9);
@@ -153,7 +153,7 @@ fn an_inner_product_behind_channels_last_keeps_its_order_or_tells() {
         refused(&source, &following(&net).transform(fc_from.clone()), why);
         refused(&source, &following(&net).transform(fc_from).transform(Layout::Hwio), why);
     }
-    // With the values of torch put back before its flattening, as is told.
+    // With the values of torch put back before the flattening, as is told.
     let options = following(&net).transform(Layout::Oihw);
     let torch = run(&source, &options);
     let (c, f) = (at(&torch, "arg:c_weight"), at(&torch, "arg:f_weight"));
@@ -221,7 +221,7 @@ fn an_embedding_and_an_inner_product_behind_it_have_no_positions() {
     assert!(stays("arg:e_weight") && stays("arg:g_weight") && !stays("arg:f_weight"));
 }
 
-/// A Scale and a Bias with a factor for each value of an image, by their axes.
+/// A Scale and a Bias with a factor for each value of an image, by the axes.
 #[test]
 fn factors_of_whole_images_are_permuted_with_the_channels_last() {
     let image = [CHANNELS, HEIGHT, WIDTH];
@@ -271,7 +271,7 @@ fn factors_of_whole_images_are_permuted_with_the_channels_last() {
         let (c, f) = (at(&keras, "c/0"), at(&keras, "f/0"));
         let ours = turned(&scaled(convolved(|o, i, y, x| c(&[y, x, i, o])), &keras, &last));
         near(&dense(&ours, |o, i| f(&[i, o])), &truth);
-        // With the channels before the positions as they are.
+        // With the channels before the positions, unmoved.
         let same = run(&source, &following(&net).transform(Layout::Oihw));
         assert_eq!(values(&same, "s/0"), values(&source, "s/0"));
     }
@@ -337,7 +337,7 @@ fn a_gamma_that_another_operator_reads_is_not_set_to_one() {
         }
         refused(&source, &options(&symbol(&some, heads)), &why);
     }
-    // Two fixed BatchNorms agree, one of them behind an identity.
+    // Two fixed BatchNorms agree, one behind an identity.
     let mut some = nodes[..11].to_vec();
     some[7..10].iter_mut().for_each(|node| *node = ("null", node.1, "", &[]));
     let made = run(&source, &options(&symbol(&some, &[10])));

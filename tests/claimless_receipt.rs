@@ -9,7 +9,7 @@ use crate::support::conversion::to_file;
 use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{Folder, blob, data, open};
 
-/// An edit of a receipt, and words of what is said of it.
+/// An edit of a receipt, and words of the answer.
 struct Lie {
     edit: fn(&mut Value),
     said: &'static str,
@@ -27,7 +27,7 @@ fn list<'r>(receipt: &'r mut Value, key: &str) -> &'r mut Vec<Value> {
     receipt[key].as_array_mut().expect("a list")
 }
 
-/// The settings of a step by its place.
+/// The settings of a step by place.
 fn settings(receipt: &mut Value, step: usize) -> &mut Value {
     &mut list(receipt, "transforms")[step]["settings"]
 }

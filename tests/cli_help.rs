@@ -128,7 +128,7 @@ fn bash_completes_files_then_tensors() {
     assert_eq!(offered(&["blob", "ls", "caffe/net/truncated.caffemodel", "c"], broken), [""; 0]);
 }
 
-/// The candidates of another shell: each word with its help, and `FILES` if it also completes paths.
+/// The candidates of another shell: each word with help, and `FILES` where paths are completed too.
 fn offered_by(shell: &str, typed: &str) -> Option<Vec<String>> {
     let path = format!("{}:{}", tool().parent()?.display(), std::env::var("PATH").ok()?);
     let (flag, script) = match shell {

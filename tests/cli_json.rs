@@ -1,4 +1,4 @@
-//! The tool's JSON is complete even after an error. `support` checks each line against its schema.
+//! The tool's JSON is complete even after an error. `support` checks each line against the schema.
 
 use serde_json::{Value, json};
 use zip::CompressionMethod::Deflated;
@@ -94,7 +94,7 @@ fn the_page_says_what_a_row_may_lack() {
     assert!(row.contains_key("error") && rows > 14, "{row:?}, {rows}");
 }
 
-/// What was not read for a limit may be sound: that is no verdict.
+/// Bytes that were not read for a limit may be sound: that is no verdict.
 #[test]
 fn a_limit_is_trouble_and_no_finding() {
     let folder = tempfile::tempdir().unwrap();

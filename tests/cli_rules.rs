@@ -1,5 +1,5 @@
-//! Rules that every command keeps: one JSON line for an error, -n writes nothing, one form of what was written, and no
-//! binary data for a terminal.
+//! Rules that every command keeps: one JSON line for an error, -n writes nothing, one form for the files written, and
+//! no binary data for a terminal.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::support::{Folder, Ran, blob, commands, data, in_locale, on_terminal, 
 
 const NET: &str = "caffe/net/f32_v2.caffemodel";
 
-/// The commands that read files, each with what it needs besides; `OUT` is the output.
+/// The commands that read files, each with its other arguments; `OUT` is the output.
 const READERS: [&[&str]; 15] = [
     &["info", "FILE"],
     &["ls", "FILE"],
@@ -73,7 +73,7 @@ fn every_command_is_among_the_readers_or_the_others() {
     assert_eq!(known, all);
 }
 
-/// Every command that takes tensors takes them in the same words.
+/// Every command that takes tensors has the same words for the choice.
 #[test]
 fn tensors_are_chosen_alike_everywhere() {
     const BESIDE: [&str; 4] = ["--regex", "--exclude", "--dtype", "--shape"];
@@ -87,7 +87,7 @@ fn tensors_are_chosen_alike_everywhere() {
     }
 }
 
-/// Every command that writes tensors refuses losses with --strict, and lists its changes in JSON.
+/// Every command that writes tensors refuses losses with --strict, and lists the changes in JSON.
 #[test]
 fn losses_are_refused_and_changes_listed_alike_everywhere() {
     let of_tensors = writers().filter(|line| !["plot", "report"].contains(&line[0]));
@@ -108,7 +108,7 @@ fn a_wrong_command_line_is_a_line_of_json() {
         let error = one_error(&run(&words, &["--json", "--nope"]), line[0]);
         assert_eq!(error["error"]["reason"], "usage", "{error}");
         assert!(error["error"]["message"].as_str().unwrap().contains("--nope"), "{error}");
-        // Without its arguments.
+        // Without arguments.
         one_error(&blob(&[line[0], "--json"]), line[0]);
     }
     for line in [&["formats", "x"][..], &["schemas", "x"], &["completions", "x"], &["man", "x"]] {

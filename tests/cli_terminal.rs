@@ -55,7 +55,7 @@ fn a_terminal_gets_a_table_and_colour() {
     assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
 }
 
-/// Interrupts a conversion that takes seconds once it has begun to write. The source is a sparse file.
+/// Interrupts a conversion that takes seconds once writing has begun. The source is a sparse file.
 #[cfg(unix)]
 #[test]
 fn a_signal_stops_the_work_and_leaves_nothing() {
@@ -79,7 +79,7 @@ fn a_signal_stops_the_work_and_leaves_nothing() {
     }
 }
 
-/// Interrupts each command at its work, and one that waits for its input: its last line is whole and says it.
+/// Interrupts each command at work, and one that waits for input: the last line is whole and says so.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_a_signal_interrupts_ends_with_one_whole_line() {
@@ -108,9 +108,9 @@ fn what_a_signal_interrupts_ends_with_one_whole_line() {
         let line = [&["--json"], line].concat();
         let (input, output) = (Stdio::piped(), Stdio::piped());
         let mut child = command(&line).stdin(input).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
-        // Its input stays open and empty: waiting for a process would close it.
+        // The input stays open and empty: waiting for a process would close the input.
         let _input = child.stdin.take();
-        // The signal comes when it is caught, and a little later.
+        // The signal comes as soon as a handler stands, and a little later.
         let status = format!("/proc/{}/status", child.id());
         let is_caught = || {
             let status = fs::read_to_string(&status).unwrap();

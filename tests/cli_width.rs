@@ -137,7 +137,7 @@ fn a_long_name_costs_neither_memory_nor_output() {
     }
 }
 
-/// The rows of a table between its header and its last lines, and where its names begin.
+/// The rows of a table between the header and the last lines, and where the names begin.
 fn rows(shown: &str) -> (Vec<&str>, usize) {
     let mut lines = shown.lines();
     let at = lines.next().and_then(|header| header.find("NAME")).expect("a header");

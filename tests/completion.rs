@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::support::archive::named;
 use crate::support::{Folder, ran, report, tool};
 
-/// Names that would run `touch PWNED`, or become another word, if a shell took them as code.
+/// Names that would run `touch PWNED`, or become another word, if a shell took names as code.
 const HOSTILE: [&str; 20] = [
     "conv'; touch PWNED; echo 'x",
     "and   w$(touch PWNED)`touch PWNED`",

@@ -39,7 +39,7 @@ use fake_cuda::control::{Leaks, Session, Setup};
 use synced_mem::Queue;
 use synced_mem::cuda::Cuda;
 
-/// A session with the driver, its first GPU, and a queue of that GPU.
+/// A session with the driver, the first GPU, and a queue of that GPU.
 fn gpu(setup: Setup) -> (Session, Arc<Cuda>, Arc<dyn Queue>) {
     let session = Session::start(setup);
     let gpu = Cuda::open(0).unwrap();

@@ -1,4 +1,4 @@
-//! A converted file that was damaged never passes `verify`, its values are not shown, and a damaged folder is not
+//! A converted file that was damaged never passes `verify`, no value is shown, and a damaged folder is not
 //! replaced.
 //!
 //! The tests flip one bit of the tool's output, or make a receipt that the tool would not write.
@@ -139,7 +139,7 @@ fn a_receipt_that_is_read_is_written_whatever_the_names() {
     let home = tempfile::tempdir().expect("a folder");
     let source = home.path().join("x.safetensors");
     let names: Vec<String> = (0..2000).map(|i| format!("{i:04}{}", "layer.".repeat(450))).collect();
-    // The text of these notes would also exceed what is kept of a receipt.
+    // The text of these notes would also exceed the kept part of a receipt.
     let metadata = json!({"notes": "\"".repeat((9 << 20) / 4)});
     safetensors(&source, ("BF16", 2), &names, metadata);
     let source = source.to_str().expect("UTF-8");
@@ -215,7 +215,7 @@ fn a_conversion_says_what_its_source_s_receipt_denies() {
     for name in ["b.npz", "b/"] {
         blob(&["convert", &safe, "-o", &home.file(name)]).ok().stderr_has(words);
     }
-    // Tensors that are transformed are read again for their digest.
+    // Transformed tensors are read again for the digest.
     for more in [&["--dtype", "f64"][..], &["--layout", "hwio"]] {
         blob(&[&["convert", &safe, "--force", "-o", &home.file("d.npz")], more].concat()).ok().stderr_has(words);
     }

@@ -1,4 +1,4 @@
-//! `blob diff`: its figures equal NumPy's. Its output and exit codes are in `sessions/drawing.txt`.
+//! `blob diff`: the figures equal NumPy's. Output and exit codes are in `sessions/drawing.txt`.
 
 use blob_convert::Silent;
 use blob_convert::diff::{Tolerance, diff};

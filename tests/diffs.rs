@@ -1,4 +1,4 @@
-//! Diffs of blobs: they keep the order of their data, go with them, or are said to stay behind.
+//! Diffs of blobs: each keeps the order of the data, goes with the data, or is said to stay behind.
 
 use blob_io::Checkpoint;
 
@@ -17,7 +17,7 @@ fn with_diffs(name: &str, kind: &str, blobs: &[&[u64]]) -> Vec<u8> {
     len(100, &[len(1, name.as_bytes()), len(2, kind.as_bytes()), blobs].concat())
 }
 
-/// A diff has the order of its data, or is left out where it no longer belongs to them.
+/// A diff has the order of the data, or is left out where no data has that order.
 #[test]
 fn diffs_follow_their_data_into_torchs_order() {
     let folder = Folder::new();
@@ -42,7 +42,7 @@ fn diffs_follow_their_data_into_torchs_order() {
     }
 }
 
-/// A diff is a part of its blob: it goes with it, or it is said that it stays.
+/// A diff is a part of the blob: the diff goes along, or is said to stay.
 #[test]
 fn what_becomes_of_a_diff_is_said() {
     let folder = Folder::new();

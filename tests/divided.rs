@@ -1,5 +1,5 @@
-//! One conversion to several files: each is proved by its own receipt, whatever steps made its tensors, and the facts
-//! about the source are found once.
+//! One conversion to several files: each is proved by a receipt of its own, whatever steps made the tensors, and the
+//! facts about the source are found once.
 
 use std::fs;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn divided(folder: &Folder, divide: Divide) -> Recipe {
     recipe
 }
 
-/// Writes the files, and returns them in the order of their names.
+/// Writes the files, and returns them in the order of the names.
 fn written(recipe: &Recipe, source: &Checkpoint, folder: &Folder) -> Vec<Checkpoint> {
     recipe.plan_several(source, &Registry::default()).expect("plans").run(&Silent).expect("runs");
     let mut paths: Vec<_> =
@@ -129,7 +129,7 @@ fn steps_that_name_tensors_are_not_divided_by_layers() {
     assert!(refused.contains("permute names tensors that one file alone has"), "{refused}");
 }
 
-/// The parts of a tensor are called alike, each in its own file.
+/// The parts of a tensor are called alike, each in a file of its own.
 #[test]
 fn each_part_tells_its_own_lost_values() {
     let folder = Folder::new();

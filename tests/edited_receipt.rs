@@ -12,7 +12,7 @@ use crate::support::conversion::to_file;
 use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
 use crate::support::{Folder, blob, data, open, report};
 
-/// The findings and notes of every check of a file, with its source.
+/// The findings and notes of every check of a file with the source.
 pub(crate) fn remarks(file: &Checkpoint, source: Option<&Checkpoint>) -> Vec<String> {
     let mut all = Vec::new();
     let mut take = |remark| match remark {
@@ -121,7 +121,7 @@ fn every_edited_field_of_a_receipt_is_noticed() {
     for (name, options) in [("framed.safetensors", options()), ("transformed.safetensors", named)] {
         let out = folder.file(name);
         to_file(&source, &options, &out).expect("converts");
-        // A second conversion has a history, and its source is the first one.
+        // A second conversion has a history, with the first one as the source.
         let second = folder.file(&format!("second-{name}"));
         to_file(
             &Checkpoint::open(&out).expect("opens"),

@@ -1,4 +1,4 @@
-//! Element-wise operations and sums as Caffe computes them: every row of its tables.
+//! Element-wise operations and sums in Caffe's own results: every row of the tables.
 //!
 //! Where Caffe differs from IEEE 754 or is wrong, our documented result is asserted, and the row is counted separately.
 

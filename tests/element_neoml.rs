@@ -1,4 +1,4 @@
-//! Element-wise operations as NeoML computes them: every row of its table, and of its misuses.
+//! Element-wise operations in NeoML's own results: every row of the table, and of the misuses.
 //!
 //! Where NeoML is wrong, the tests assert our typed error, and that nothing has changed.
 
@@ -55,7 +55,7 @@ fn add_clear_and_fill_are_neomls_bit_for_bit() {
     report(&format!("neoml element-wise: {adds} sums, {objects} objects, {sizes} sizes bit for bit"));
 }
 
-/// Checks the number of objects and their size from outside: the indices that `fill_object` accepts, and the elements
+/// Checks the number and size of objects from outside: the indices that `fill_object` accepts, and the elements
 /// that it fills.
 fn check_sizes(row: &Value) {
     let shape = Shape::new(dims(&row["in"][0])).expect("a shape");
@@ -147,7 +147,7 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
             let result = blob_ops::fill_object(y, 3, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { object: 3, objects: 3, .. }))
         }
-        // A negative number cannot be passed; the number that it wraps to is refused.
+        // A negative number cannot be passed; the wrapped number is refused.
         "clear_object: num = -1" => {
             let result = blob_ops::fill_object(y, usize::MAX, 0, Part::Data);
             matches!(result, Err(Error::ObjectOutOfRange { objects: 3, .. }))

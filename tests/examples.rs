@@ -11,7 +11,7 @@ use blob_io::{Checkpoint, Format, IfExists, Writer};
 
 use crate::support::{blob, data, report, tool};
 
-/// The placeholders of the README, each with the file that replaces it.
+/// The placeholders of the README, each with a file in place.
 const PLACEHOLDERS: [(&str, &str); 4] =
     [("FILE", "model.caffemodel"), ("OUT", "out.safetensors"), ("IN", "model.caffemodel"), ("FOLDER/", "folder/")];
 
@@ -83,7 +83,7 @@ fn stand_ins(folder: &Path) {
     fs::write(folder.join("jobs.ndjson"), job.replace('\n', " ") + "\n").unwrap();
 }
 
-/// A file whose name is used differently by several commands: the beginning of the line, the file, and its tensors.
+/// A file whose name is used differently by several commands: the beginning of the line, the file, and the tensors.
 type Meant = (&'static str, &'static str, &'static [(&'static str, &'static [usize])]);
 
 const MEANT: [Meant; 4] = [
@@ -97,7 +97,7 @@ const MEANT: [Meant; 4] = [
     ),
 ];
 
-/// The lines below `Examples:`, without their descriptions.
+/// The lines below `Examples:`, without the descriptions.
 fn examples_of(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| *line != "Examples:").skip(1).take_while(|line| line.starts_with("  "));
     lines.map(|line| line.trim_start().split("  ").next().unwrap_or_default().trim_end().to_owned()).collect()

@@ -1,5 +1,5 @@
-//! `--fc-from` takes height and width from the net where it tells them, through convolutions and poolings, and says so
-//! where it does not.
+//! `--fc-from` takes height and width from the net where the net tells both, through convolutions and poolings, and
+//! says so where the net is silent.
 
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn net(row: &Row<'_>) -> Topology {
     Topology::symbol("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The notes of a conversion, or why it is refused.
+/// The notes of a conversion, or the reason of a refusal.
 fn said(source: &Checkpoint, net: &Arc<Topology>, [channels, height, width]: [usize; 3]) -> Result<String, String> {
     let permute = FcFrom::new(channels, height, width).expect("extents");
     let options = Options::new(SAFETENSORS).follow(Arc::clone(net)).transform(permute);

@@ -1,4 +1,4 @@
-//! A fold to a `.caffemodel` also removes the folded layers from the net's description, and changes nothing else in it.
+//! A fold to a `.caffemodel` also removes the folded layers from the net's description, and changes nothing else there.
 
 use blob_convert::Options;
 use blob_convert::transform::{Bound, Fold};
@@ -23,7 +23,7 @@ fn dims(kind: &str, count: usize) -> Vec<u64> {
     if kind == "Convolution" { vec![2, count as u64 / 2, 1, 1] } else { vec![count as u64] }
 }
 
-/// A convolution without a bias, a BatchNorm and a Scale, none of them in place, and the layers after them.
+/// A convolution without a bias, a BatchNorm and a Scale, none in place, and the layers behind.
 fn parts() -> [Vec<u8>; 5] {
     let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
     [
@@ -51,7 +51,7 @@ pub(crate) fn folded(bytes: &[u8], text: Option<&str>) -> Result<Vec<u8>, Error>
     to_bytes(&source, &Options::new(Format::CaffeModel).transform(fold))
 }
 
-/// A layer's name and its other fields.
+/// A layer's name and the other fields.
 fn described(layer: &[u8]) -> (String, Vec<(u64, &[u8])>) {
     let (names, others): (Vec<_>, Vec<_>) = fields(content(layer)).into_iter().partition(|(key, _)| *key == 10);
     (String::from_utf8(content(names[0].1).to_vec()).expect("text"), others)
@@ -114,7 +114,7 @@ fn the_layers_are_gone_and_their_neighbours_joined() {
     let before = parts();
     let out = folded(&net(&before), None).unwrap_or_else(|e| panic!("{e}"));
     let all = fields(&out);
-    // The net's name, the convolution, what follows, and what is behind.
+    // The net's name, the convolution, the layers after it, and the last layers.
     let names: Vec<String> = all[1..4].iter().map(|(_, layer)| described(layer).0).collect();
     assert_eq!((all.len(), &names[..]), (5, &["c", "r", "p"].map(str::to_owned)[..]));
     assert_eq!((all[2].1, all[3].1, all[4].1), (&before[3][..], &before[4][..], &len(201, b"behind")[..]));

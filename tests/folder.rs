@@ -1,5 +1,5 @@
-//! If several processes write a folder at once, the result is complete and from one of them, and nothing else remains.
-//! A written folder is read like a file, and foreign files in it are never lost.
+//! If several processes write a folder at once, the result is complete and of one process, and nothing else remains.
+//! A written folder is read like a file, and foreign files there are never lost.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ fn processes_that_write_one_folder_do_not_disturb_each_other() {
 fn what_a_killed_process_left_is_removed_whenever_it_was_killed() {
     let home = tempfile::tempdir().unwrap();
     let target = home.path().join("out");
-    // A killed process leaves its temporary folder without the lock; its content is ignored.
+    // A killed process leaves the temporary folder without the lock; the content is ignored.
     for (at, file) in ["a/0.npy", RECEIPT].iter().enumerate() {
         let left = home.path().join(format!(".out.blob-tmp-000000000000000{at}"));
         std::fs::create_dir_all(left.join(file)).unwrap();
@@ -192,7 +192,7 @@ fn a_name_that_is_no_text_is_never_ours() {
     assert!(foreign.join("0.npy").is_file());
 }
 
-/// A tensor's file that the receipt does not list is a loss of what is made of the folder, as beside shards.
+/// A tensor's file that the receipt does not list is a loss for files made of the folder, as beside shards.
 #[test]
 fn files_that_the_receipt_does_not_list_are_said_to_be_left_out() {
     let home = crate::support::Folder::new();

@@ -25,7 +25,8 @@ const TENSORS: [(&str, &[usize], &[f32]); 9] = [
     ("t/1", &[2], &[0.0, 1.0]),
 ];
 
-/// How many norms and scales of a net are folded, and why others are not; `line` describes it as `cases/fold.txt` does.
+/// How many norms and scales of a net are folded, and why others are not; `line` describes the net as `cases/fold.txt`
+/// does.
 fn fold(line: &str) -> String {
     let (mut text, mut tensors) = (String::new(), TENSORS.to_vec());
     for layer in line.split("; ") {

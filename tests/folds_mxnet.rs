@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::floats::{SAFETENSORS, file, run, values};
 
-/// A symbol as MXNet 1.9.1 writes it: a convolution, a BatchNorm of this type, and these nodes.
+/// A symbol as of MXNet 1.9.1: a convolution, a BatchNorm of this type, and these nodes.
 fn symbol(norm: &str, more: &str) -> Symbol {
     let text = symbol_text(norm, more);
     Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"))
@@ -150,7 +150,7 @@ fn what_is_stored_as_the_framework_takes_it_is_not_told() {
     }
 }
 
-/// What a symbol says to fold, and what not.
+/// The layers that a symbol lets fold, and others.
 fn found(text: &str) -> (Fold, Vec<Refusal>) {
     let source = file(Format::MxnetList, &OF_SYMBOL);
     let symbol = Symbol::from_bytes("net-symbol.json", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
@@ -202,7 +202,7 @@ fn a_symbol_is_written_anew_or_left_alone() {
             "has numbers of outputs that do not rise",
         ),
     ];
-    // Each node has its number of outputs still.
+    // Each node still has the same number of outputs.
     let counted = sound.replace(r#""heads""#, r#""node_row_ptr": [0, 1, 2, 3, 4, 5, 6, 7, 8, 11], "heads""#);
     let graph: Value = serde_json::from_str(&rewritten(&counted).expect("rewritten")).expect("JSON");
     assert_eq!(graph["node_row_ptr"], json!([0, 1, 2, 3, 4]));
@@ -240,7 +240,7 @@ fn symbols_of_every_generation_get_a_bias() {
         let edges =
             if key == "param" { json!([[0, 0], [1, 0], [2, 0]]) } else { json!([[0, 0, 0], [1, 0, 0], [2, 0, 0]]) };
         assert_eq!(graph["nodes"][3]["inputs"], edges);
-        // The file made by the same fold has what the symbol wants.
+        // The file made by the same fold has the symbol's variables.
         let all = run(&source, &Options::new(SAFETENSORS).transform(fold));
         assert_eq!(all.names().collect::<Vec<_>>(), ["arg:c_weight", "arg:c_bias"]);
         // A bias in the file that the layer does not have.

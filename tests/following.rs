@@ -1,5 +1,5 @@
-//! `--rgb` and `--fc-from` on nets whose order, names and wiring mislead: what the converted weights compute for RGB
-//! images, or where values are flattened with the channels last, is what the original ones compute; or it is refused,
+//! `--rgb` and `--fc-from` on nets whose order, names and wiring mislead: the converted weights compute, for RGB
+//! images, or where values are flattened with the channels last, the results of the original ones; or are refused,
 //! or told. The layers here are naive, in f64, and share no code with the transforms.
 //!
 //! `BLOB_FOLLOWING_CASES` is how many random nets are tried, 1,000 by default, from `BLOB_FOLLOWING_SEED` on.
@@ -90,7 +90,7 @@ fn prototxt(net: &[Node]) -> String {
     text
 }
 
-/// What each layer computes. `is_last` flattens height × width × channels. `None` if a layer does not fit its inputs.
+/// The values of each layer. `is_last` flattens height × width × channels. `None` if a layer does not fit the inputs.
 fn computed(
     net: &[Node],
     inputs: &HashMap<String, Blob>,
@@ -160,7 +160,7 @@ fn flattened(x: &Blob, is_last: bool) -> Blob {
     Blob { dims: vec![channels * n], values: (0..channels * n).map(|at| x.values[from(at)]).collect(), is_flat }
 }
 
-/// Each value divided by what those of the neighbouring channels add to.
+/// Each value divided by the sum over the neighbouring channels.
 fn neighbours(x: &Blob) -> Blob {
     let n = x.values.len() / x.dims[0];
     let square = |at: Option<usize>| at.and_then(|at| x.values.get(at)).map_or(0.0, |x| x * x);
@@ -168,7 +168,7 @@ fn neighbours(x: &Blob) -> Blob {
     Blob { values: (0..x.values.len()).map(at).collect(), ..x.clone() }
 }
 
-/// Random values, each of them exact as an f32.
+/// Random values, each exact as an f32.
 fn values(random: &mut Random, count: usize) -> Vec<f64> {
     (0..count).map(|_| random.below(129) as f64 / 32.0 - 2.0).collect()
 }
@@ -183,8 +183,8 @@ enum Outcome {
     Wrong(String),
 }
 
-/// Converts the weights of a net, and compares what it computes. `text` is the net as its description has it, which may
-/// have its layers in another order.
+/// Converts the weights of a net, and compares the net's results. `text` is the net as described, which may
+/// have the layers in another order.
 fn outcome(net: &[Node], text: &str, options: Options, random: &mut Random) -> Option<Outcome> {
     let is_rgb = format!("{options:?}").contains("Rgb");
     let inputs = |random: &mut Random| -> HashMap<String, Blob> {
@@ -228,7 +228,7 @@ fn outcome(net: &[Node], text: &str, options: Options, random: &mut Random) -> O
     });
     let ours = computed(net, &given.collect(), !is_rgb, &mut |name, _| wide(&out, name)).expect("as before");
     let differs = |node: &&Node| {
-        // A flattening that no inner product reads has the order of its framework.
+        // A flattening that no inner product reads has the framework's order.
         let (ours, truth) = (&ours[&node.name], &truth[&node.name]);
         let is_inner =
             node.dims.is_some() || truth.is_flat || net.iter().any(|other| other.bottoms.contains(&node.name));
@@ -272,7 +272,7 @@ fn misleading_nets_are_followed_or_refused() {
     });
 }
 
-/// A random net that fits its inputs, and what is asked for.
+/// A random net that fits the inputs, and the options.
 fn random_case(random: &mut Random) -> (Vec<Node>, String) {
     const KINDS: &[(&str, usize)] = &[
         ("Convolution", 1),
@@ -296,7 +296,7 @@ fn random_case(random: &mut Random) -> (Vec<Node>, String) {
     for _ in 0..inputs {
         let dims = random.one(&[[3, 2, 3], [3, 2, 3], [4, 1, 1], [2, 2, 2]]).to_vec();
         let name = names.remove(random.below(names.len())).to_string();
-        // Of several inputs, only their extents say which are images.
+        // Of several inputs, only the extents say which are images.
         let dims = Some((dims, inputs > 1 || !is_open));
         net.push(Node { name, kind: String::new(), bottoms: Vec::new(), outputs: 0, dims });
     }
@@ -348,7 +348,7 @@ fn zeros(node: &Node) -> Blob {
     Blob { values: vec![0.0; dims.iter().product()], dims, is_flat: false }
 }
 
-/// Run millions of them with `BLOB_FOLLOWING_CASES=1000000 cargo test -p blob-tests --test it -- following`.
+/// Run millions with `BLOB_FOLLOWING_CASES=1000000 cargo test -p blob-tests --test it -- following`.
 #[test]
 fn random_nets_compute_the_same_or_it_is_said() {
     let cases = number("BLOB_FOLLOWING_CASES").unwrap_or(1_000);

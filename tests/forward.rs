@@ -1,4 +1,4 @@
-//! A net with converted weights, as PyTorch needs them, and with folded BatchNorms computes what OpenCV and MXNet
+//! A net with weights converted for PyTorch, and with folded BatchNorms computes the values that OpenCV and MXNet
 //! compute from the original file. The modules here are naive, in f64, and share no code with the transforms.
 
 use std::path::Path;
@@ -30,7 +30,7 @@ fn floats(file: &Checkpoint, name: &str) -> Option<(Vec<usize>, Vec<f64>)> {
 }
 
 impl Weights {
-    /// Converts a file for PyTorch. With a net, its BatchNorms can be folded first.
+    /// Converts a file for PyTorch. With a net, BatchNorms can be folded first.
     fn of(source: &Checkpoint, net: Option<NetFile>, is_folded: bool) -> Self {
         Self { file: converted(source, net, is_folded).unwrap_or_else(|e| panic!("{e}")), is_folded }
     }
@@ -169,7 +169,7 @@ impl Map {
         self.map(|_, x| x.max(0.0))
     }
 
-    /// Caffe's max pooling: a window that extends over the edge counts if it begins before it.
+    /// Caffe's max pooling: a window that extends over the edge counts if the first value is inside.
     fn pool_by_two(&self, kernel: usize) -> Self {
         let [channels, rows, columns] = self.dims;
         let len = |n: usize| (n - kernel).div_ceil(2) + 1;

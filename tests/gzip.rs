@@ -1,4 +1,4 @@
-//! Gzip files are read as what they unpack to; a broken one is an error, and one that unpacks to too much is refused
+//! Gzip files are read as their content; a broken one is an error, and one with too much content is refused
 //! early. flate2 writes the gzip files.
 
 use std::fs;
@@ -38,7 +38,7 @@ fn all() -> Vec<PathBuf> {
     found
 }
 
-/// Each entry with its bytes, or the error.
+/// Each entry with the bytes, or the error.
 fn contents(file: &Checkpoint) -> Vec<String> {
     let content = |e| match file.view(e) {
         Ok(bytes) => blake3::hash(&bytes).to_string(),
@@ -182,7 +182,7 @@ fn a_cut_file_gives_the_same_arrays_through_gzip() {
         let plain = |why: String| why.replace(".gz: unpacked", "").replace("net.caffemodel: ", "net.caffemodel ");
         assert_eq!(packed_why.map(plain), why.map(plain), "{cut}");
     }
-    // An MXNet list has its names behind all arrays.
+    // An MXNet list has the names behind all arrays.
     let list = fs::read(data("mxnet/golden/mxnet-1.9.1/sparse_dtypes.nd")).expect("readable");
     let (part, _) = taken("x.nd.gz", &gzip(&list[..list.len() - 20])).expect("arrays");
     assert!(part.warnings().iter().any(|w| w.to_string().contains("the names")));

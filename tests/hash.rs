@@ -153,7 +153,7 @@ fn sha256sum_checks_the_lines() {
     let printed = run(Command::new("sha256sum").args(names));
     assert_eq!(sums.stdout, printed.stdout);
     assert!(blob_with(&["hash", "-"], b"x").out.ends_with("  -\n"));
-    // The file's length is 0, but it has content.
+    // The file's length is 0, in spite of the content.
     let version = std::fs::read("/proc/version").expect("readable");
     assert_eq!(blob(&["hash", "/proc/version"]).out, format!("{}  /proc/version\n", blake3::hash(&version).to_hex()));
 }

@@ -1,4 +1,4 @@
-//! HDF5 files: Caffe's weights equal its protobuf files of the same nets, tensor by tensor; solver states; every layout
+//! HDF5 files: Caffe's weights equal the protobuf files of the same nets, tensor by tensor; solver states; every layout
 //! and filter that h5py writes; cyclic links.
 
 use blob_core::DType;
@@ -12,7 +12,7 @@ fn bytes(file: &Checkpoint, entry: &Entry) -> Vec<u8> {
     file.load(entry).unwrap_or_else(|e| panic!("{e}")).data().bytes().expect("bytes").to_vec()
 }
 
-/// Compares a net's HDF5 weights with its protobuf file. Returns the number of equal arrays.
+/// Compares a net's HDF5 weights with the protobuf file. Returns the number of equal arrays.
 fn compare(hdf5: &Checkpoint, proto: &Checkpoint) -> usize {
     assert_eq!((hdf5.format(), hdf5.dialect()), (Format::Hdf5, "Caffe weights"));
     for entry in hdf5.entries() {
@@ -31,7 +31,7 @@ fn caffes_weights_are_those_of_its_protobuf_files() {
         let proto = name.replace("_diff", "");
         let proto = if diffs > 0 { format!("{proto}_v2_diff") } else { format!("{proto}_v2") };
         let proto = Checkpoint::open(data(&format!("caffe/net/{proto}.caffemodel"))).expect("opens");
-        // The blob that conv2 shares with conv1 is stored once, but each of its diffs is stored.
+        // The blob that conv2 shares with conv1 is stored once, but each diff is stored.
         let stored = proto.names().filter(|name| *name != "conv2/0").count();
         assert_eq!(compare(&hdf5, &proto), stored, "{name}");
         assert_eq!(hdf5.entries().iter().filter(|e| e.kind() == Kind::Diff).count(), diffs, "{name}");
@@ -180,7 +180,7 @@ fn groups_in_a_circle_end() {
     let mut file = File::new();
     let at = file.add(&[1.0_f32, 2.0].map(f32::to_le_bytes).concat());
     let dataset = file.object(&floats(at));
-    // The root's header comes last, at an address known before it is written.
+    // The root's header comes last, at an address known before the writing.
     let root = file.0.len() as u64;
     assert_eq!(file.object(&[link("x", dataset), link("me", root)]), root);
     let file = open("x.h5", &file.finish(root)).expect("opens");
@@ -249,7 +249,7 @@ fn a_band_of_chunks_is_held_at_a_time() {
 
 #[test]
 fn headers_of_a_hostile_file_are_not_kept() {
-    // Each header has 8,000 empty messages; a list of them would take much more memory than the messages.
+    // Each header has 8,000 empty messages; a list would take much more memory than the messages.
     let mut file = File::new();
     let padding = vec![message(0, &[]); 8000];
     let groups: Vec<u64> = (0..20).map(|_| file.object(&padding)).collect();

@@ -19,7 +19,7 @@ fn compact_values_are_those_that_h5py_wrote() {
         }
         assert_eq!((values(&file, "scalar"), file.entries().len()), (vec![2.5], 8));
         assert_eq!(file.entry("swapped").expect("listed").shape().dims(), [3, 1, 2]);
-        // The values are read at their offset in the file.
+        // The values are read at the offset in the file.
         let at = file.entry("long").and_then(Entry::offset).expect("a place") as usize;
         let wanted: Vec<u8> = (0..300_u32).map(|i| (i * 7 % 251) as u8).collect();
         assert!(bytes[at..at + 300] == wanted);

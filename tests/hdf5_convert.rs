@@ -11,7 +11,7 @@ use crate::caffe_convert::written;
 use crate::support::hdf5::{File, floats, link};
 use crate::support::{blob, command, data, opened, real, report};
 
-/// Nets as Caffe wrote them: HDF5, and protobuf.
+/// Nets in Caffe's own files: HDF5, and protobuf.
 const NETS: [(&str, &str); 4] = [
     ("caffe/net/f32.caffemodel.h5", "caffe/net/f32_v2.caffemodel"),
     ("caffe/net/f32_diff.caffemodel.h5", "caffe/net/f32_v2_diff.caffemodel"),
@@ -43,7 +43,7 @@ fn each_conversion_has_the_arrays_that_caffes_protobuf_file_has() {
             let bytes = written(&source, None, &Options::new(to)).unwrap_or_else(|e| panic!("{hdf5}: {e}"));
             let copy = Checkpoint::from_bytes("x", bytes).expect("opens");
             assert!(arrays(&copy) == expected, "{hdf5} as {to}");
-            // Put into Caffe's own file, it leaves that unchanged.
+            // Put into Caffe's own file, the net leaves that unchanged.
             let into = written(&copy, Some(&theirs), &Options::new(Format::CaffeModel));
             let into = into.unwrap_or_else(|e| panic!("{hdf5} over {to}: {e}"));
             assert!(into == std::fs::read(data(proto)).expect("readable"), "{hdf5} over {to}");

@@ -1,4 +1,4 @@
-//! HDF5 as h5py writes it: every name of a dataset is listed, whatever link leads to it and in whatever encoding; what
+//! HDF5 of h5py: every name of a dataset is listed, whatever link leads to it and in whatever encoding; what
 //! leads nowhere is said. One dataset that cannot be read hides no other. The files: `data/findings/make_hdf5.py`.
 
 use blob_io::work::measure;
@@ -88,7 +88,7 @@ fn implicit(count: u64, at: u64) -> Vec<Vec<u8>> {
     vec![message(1, &space), message(3, &byte), message(8, &layout)]
 }
 
-/// Groups of links to `targets`, in the order of the targets, and a root above them.
+/// Groups of links to `targets`, in the order of the targets, and a root above.
 fn linked(mut file: File, targets: &[u64]) -> Vec<u8> {
     // A header has at most 72 KiB.
     let groups: Vec<u64> = targets

@@ -1,5 +1,5 @@
-//! Writing HDF5: our reader reads it back, Caffe's form equals Caffe's own files, tensors that HDF5 cannot hold are
-//! refused. `cargo xtask interop` lets h5py and Caffe read the files.
+//! Writing HDF5: our reader reads the file back, Caffe's form equals Caffe's own files, tensors that HDF5 cannot hold
+//! are refused. `cargo xtask interop` lets h5py and Caffe read the files.
 
 use std::path::Path;
 
@@ -90,7 +90,7 @@ fn an_hdf5_file_is_bare_unless_something_runs_or_lies_in_front() {
     let source = Checkpoint::open(data("other/two.safetensors")).expect("opens");
     let mut bytes = converted(&source, "x.h5", Format::Hdf5).expect("fits");
     assert!(open("x.h5", &bytes).expect("opens").is_bare().expect("reads"), "our own, with its receipt");
-    // Keras' description of a model, which may run what it holds, in the place of the receipt.
+    // Keras' description of a model, which may hold code to run, in the place of the receipt.
     let name = b"blob.receipt";
     let places: Vec<usize> = (0..bytes.len() - name.len()).filter(|at| bytes[*at..].starts_with(name)).collect();
     assert!(!places.is_empty());
@@ -237,7 +237,7 @@ fn a_net_comes_back_from_hdf5_as_it_was() {
     }
 }
 
-/// What a file made of this one would lack.
+/// The losses of a file made of this one.
 fn losses(file: &Checkpoint) -> Vec<String> {
     file.warnings().iter().filter(|warning| warning.is_loss).map(ToString::to_string).collect()
 }
@@ -252,7 +252,7 @@ fn texts_of_the_root_are_metadata() {
         assert_eq!(found, expected.map(|(key, value)| (key.to_owned(), value.to_owned())), "{name}");
         assert_eq!(losses(&file), ["attributes of the root that are no texts are left out: number, texts"], "{name}");
     }
-    // In the header of the dataset, and outside of it.
+    // In the header of the dataset, and outside.
     for name in ["compact-earliest", "compact-latest"] {
         let file = Checkpoint::open(data(&format!("hdf5/{name}.h5"))).expect("opens");
         assert_eq!(losses(&file), ["attributes of groups and datasets are left out, of: floats"], "{name}");

@@ -110,7 +110,7 @@ fn check_error(name: &str, len: u64, error: &Error) {
     }
 }
 
-/// Each family of formats, with the folders of its files.
+/// Each family of formats, with the folders of files.
 pub(crate) const FAMILIES: [(&str, &[&str]); 7] = [
     ("caffe", &["caffe/blobproto", "caffe/net", "caffe/misc"]),
     ("mxnet", &["mxnet/golden", "mxnet/malformed"]),
@@ -124,7 +124,7 @@ pub(crate) const FAMILIES: [(&str, &[&str]); 7] = [
 /// The maximum number of trials of a kind for HDF5 files: each takes 0.4 ms, and there would be a million.
 const MOST_OF_HDF5: usize = 32_000;
 
-/// Chooses the trials to run: all of them, or for HDF5 a sample by a fixed seed.
+/// Chooses the trials to run: all, or for HDF5 a sample by a fixed seed.
 struct Sample {
     one_in: usize,
     random: u64,
@@ -247,7 +247,7 @@ trials! { caffe: 0, mxnet: 1, other: 2, neoml: 3, hdf5: 4, archives: 5, onnx: 6 
 
 #[test]
 fn a_million_arrays_stay_within_their_bound() {
-    // One layer with four bytes per blob; its two bytes of content are of a field that Caffe does not have.
+    // One layer with four bytes per blob; the two bytes of content are of a field that Caffe does not have.
     let blob = len(7, &[0x78, 0]);
     let mut file = len(100, &blob.repeat(1 << 20));
     assert!(!exercise("million.caffemodel", &file), "each of them lacks its value");
@@ -273,7 +273,7 @@ fn arrays_that_hardly_take_a_byte_are_too_many_for_their_file() {
 
 #[test]
 fn places_of_a_neoml_array_stay_within_their_bound() {
-    // One byte per entry, the smallest encoding of an absent array: four bytes each pay for them.
+    // One byte per entry, the smallest encoding of an absent array: four bytes each pay for the arrays.
     let file = |count: u32| [count.to_le_bytes().to_vec(), vec![1; count as usize]].concat();
     let open = |count: u32| {
         let bytes: Arc<[u8]> = file(count).into();

@@ -8,7 +8,7 @@ use crate::support::random::{number, on_threads};
 use crate::support::report;
 
 /// Goldens of all families with several places changed at once, as many as `BLOB_HOSTILE_CASES` says, from the seed
-/// `BLOB_HOSTILE_SEED`. Each is opened by its name, and as a format that a user might name.
+/// `BLOB_HOSTILE_SEED`. Each is opened by name, and as a format that a user might name.
 #[test]
 fn as_many_random_changes_as_are_asked_for() {
     let Some(cases) = number("BLOB_HOSTILE_CASES") else {

@@ -1,4 +1,4 @@
-//! Receipts that lie: nothing of them reaches an output but what its tensors need.
+//! Receipts that lie: only the parts that the tensors need reach an output.
 
 use std::path::Path;
 
@@ -268,7 +268,7 @@ impl Framed {
     }
 }
 
-/// A net with one byte changed outside of its tensors has another frame, which fits the tensors just as well.
+/// A net with one byte changed outside the tensors has another frame, which fits the tensors just as well.
 #[test]
 fn a_frame_of_another_file_makes_no_file() {
     let framed = Framed::new();
@@ -314,7 +314,7 @@ fn a_frame_of_another_file_is_not_vouched_for() {
     let honest = framed.with("honest.safetensors", &framed.honest);
     blob(&["verify", &honest]).ok();
     blob(&["verify", &lying]).no().stdout_has("has a frame that is not of the file that it names as its first source");
-    // The next file keeps a frame of the file that it comes from, and no other.
+    // The next file keeps a frame of the file before, and no other.
     for (file, has_frame) in [(&honest, true), (&lying, false)] {
         let next = folder.file("next.npz");
         let ran = blob(&["convert", file, "--force", "-o", &next]).ok();

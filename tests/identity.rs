@@ -38,7 +38,7 @@ fn what_is_asked_for_is_done_also_within_one_format() {
             assert_eq!((ran.code, &ran.json()[0]["copy"]), (Some(0), &json!(false)), "{ran:?}");
             assert!(read(Path::new(&out)) != kept, "{file} {asked:?}");
         }
-        // A gzip file is not copied: what it unpacks to is written anew.
+        // A gzip file is not copied: its content is written anew.
         let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         packed.write_all(&kept).expect("memory");
         std::fs::write(folder.file("x.gz"), packed.finish().expect("memory")).expect("written");
@@ -93,8 +93,8 @@ fn find_back(bytes: &[u8], at: usize, text: &[u8]) -> usize {
     bytes[..at].windows(text.len()).rposition(|window| window == text).expect("it is there")
 }
 
-/// A restored npz gets the checksums of its new values where its writer stored them: before a member or, in a streamed
-/// archive, after it.
+/// A restored npz gets the checksums of the new values where the writer stored checksums: before a member or, in a
+/// streamed archive, behind the member.
 #[test]
 fn an_npz_comes_back_and_other_values_have_their_checksums() {
     for file in ["other/numpy_savez.npz", "other/numpy_stream.npz"] {

@@ -1,6 +1,6 @@
 //! Tests of blob's promises, one module each; run with `cargo test -p blob-tests`. The lists below are an overview.
 //!
-//! Real models are tested if `BLOB_REAL_DATA` names their folder. The tests count and report what they ran.
+//! Real models are tested if `BLOB_REAL_DATA` names their folder. The tests count and report the files they ran.
 
 #![cfg(test)]
 
@@ -28,7 +28,7 @@ mod salvage; // of a truncated file the complete tensors are listed, and it neve
 mod told_apart; // files that begin like something else; the caller's format wins
 mod work; // the work and the memory of every reader grow linearly with its hostile files
 
-// Formats read: each golden file is compared with what its own framework reads from it.
+// Formats read: each golden file is compared with the reading of its own framework.
 mod archives; // a member of a tar or zip is read like a file of its own
 mod blobproto; // BlobProtos of every writer; ShapeEquals
 mod caffe; // nets, vectors, datums: shapes and checksums that Caffe computed
@@ -51,7 +51,7 @@ mod shards; // shards with an index are read as one file
 mod symbol; // the variables that MXNet finds in a symbol; parameters against it
 mod topology; // the layers of a prototxt, of weights, of a symbol
 
-// Formats written: each byte is compared with what its own framework wrote.
+// Formats written: each byte is compared with a file of its own framework.
 mod caffe_convert; // conversions to Caffe's files; sources that change, conversions that are interrupted
 mod caffe_splice; // a net gets other values, layers, names; every other byte stays
 mod caffe_write; // messages as Caffe and prost write them

@@ -86,7 +86,7 @@ fn text_and_noise_are_no_caffe_messages() {
 fn a_bare_message_of_caffe_needs_a_value_or_its_extension() {
     let blob = b"\x2A\x08\0\0\x80\x3F\0\0\0\x40\x3A\x03\x0A\x01\x02";
     assert_eq!(open("x", blob).unwrap().format(), Format::BlobProto);
-    // A value without a shape is a scalar if the file name says that it is a BlobProto.
+    // A value without a shape is a scalar if the file name says BlobProto.
     let scalar = b"\x2D\0\0\x80\x3F";
     assert!(open("x", scalar).is_err());
     assert_eq!(open("x.binaryproto", scalar).unwrap().format(), Format::BlobProto);
@@ -110,7 +110,7 @@ fn what_the_reference_readers_refuse_is_a_finding() {
     let fault = &file.faults()[0];
     assert_eq!(fault.offset(), whole.len() as u64 - 4);
     assert!(fault.message().contains("found 4 bytes behind them"), "{fault}");
-    // A V0 layer, and in the V1 layer around it a blob that is not a message.
+    // A V0 layer, and in the V1 layer around the first a blob that is not a message.
     let blob = b"\x2A\x08\0\0\x80\x3F\0\0\0\x40\x3A\x03\x0A\x01\x02";
     // Field 50, length-delimited.
     let nested = [len(1, b"ip"), vec![0x92, 0x03, blob.len() as u8], blob.to_vec()].concat();
@@ -131,7 +131,7 @@ fn a_member_of_two_names_is_a_fault() {
     assert!(fault.message().ends_with("found \"b.npy\""), "{fault}");
 }
 
-/// Asserts that the array is listed with this dtype, shape and size, without a fault, and that it does not load.
+/// Asserts that the array is listed with this dtype, shape and size, without a fault, and does not load.
 fn listed(name: &str, bytes: &[u8], dtype: &str, dims: &[usize], len: u64) {
     let file = open(name, bytes).unwrap();
     let entry = &file.entries()[0];

@@ -1,4 +1,4 @@
-//! A file that was converted before: what its receipt says was done counts in every later step.
+//! A file that was converted before: the steps in the receipt count in every later step.
 
 use blob_convert::transform::{Names, Rgb};
 use blob_convert::verify::{self, Remark};
@@ -46,7 +46,7 @@ fn axes_that_are_swapped_twice_are_proved_from_the_file_between() {
     }
     assert_eq!(values(&second, "w"), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     assert_eq!(values(&third, "w"), counted(6));
-    // Two files of equal steps, neither made from the other, are compared as they are.
+    // Two files of equal steps, neither made from the other, are compared directly.
     let again = folder.file("again.safetensors");
     blob(&["transpose", &first, "w", "--perm", "1,0", "-o", &again]).ok();
     let (ours, theirs) = (Checkpoint::open(&again).expect("opens"), Checkpoint::open(&second).expect("opens"));
@@ -55,7 +55,7 @@ fn axes_that_are_swapped_twice_are_proved_from_the_file_between() {
     assert_eq!((compared.expect("is compared").redone, found), (0, Vec::<String>::new()));
 }
 
-/// What a base of HDF5 gets is told like what any other base gets.
+/// Changes to a base of HDF5 are told like changes to any other base.
 #[test]
 fn a_guess_on_the_way_into_hdf5_is_a_loss() {
     let weights = [("first/0", &[2, 3, 1, 1][..], &counted(6)[..])];
@@ -68,13 +68,13 @@ fn a_guess_on_the_way_into_hdf5_is_a_loss() {
     assert!(refused.contains("taken for weights of the first convolution"), "{refused}");
 }
 
-/// An image of 3×4×4, a convolution to 3×2×2, a factor for each channel, and a matrix; all of them square.
+/// An image of 3×4×4, a convolution to 3×2×2, a factor for each channel, and a matrix; all square.
 const SQUARE: &str = r#"input: "data" input_shape { dim: 1 dim: 3 dim: 4 dim: 4 }
     layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { num_output: 3 kernel_size: 3 } }
     layer { name: "s" type: "Scale" bottom: "c" top: "x" }
     layer { name: "f" type: "InnerProduct" bottom: "x" top: "y" inner_product_param { num_output: 12 } }"#;
 
-/// A folder with `net.prototxt`, and `n.npz`, its weights: values that are their places.
+/// A folder with `net.prototxt`, and the weights `n.npz`: each value is its place.
 fn square() -> Folder {
     let folder = Folder::new();
     folder.with("net.prototxt", SQUARE);
@@ -94,14 +94,14 @@ fn square_weights() -> [(&'static str, &'static [usize], &'static [f32]); 4] {
     ]
 }
 
-/// Runs the tool on files of a folder: a word that begins with `=` is a file in it.
+/// Runs the tool on files of a folder: a word that begins with `=` is a file there.
 fn with(folder: &Folder, line: &str) -> Ran {
     let words: Vec<String> =
         line.split(' ').map(|word| word.strip_prefix('=').map_or(word.to_owned(), |name| folder.file(name))).collect();
     blob(&words.iter().map(|word| &**word).collect::<Vec<&str>>())
 }
 
-/// A net says what the axes of its framework are, and the file has others.
+/// A net names the axes of the framework, and the file has others.
 #[test]
 fn what_goes_along_axes_is_refused_where_the_receipt_has_others() {
     let folder = square();
@@ -190,7 +190,7 @@ fn the_eps_of_a_conversion_counts_in_the_next_ones() {
     is_near(&values(&folder.file("into.h5"), "bn/1"), variance.map(f64::from));
 }
 
-/// The file of before has its values in another order, under the same names and shapes.
+/// The file of before has the values in another order, under the same names and shapes.
 #[test]
 fn what_got_another_order_is_turned_back_for_the_file_of_before() {
     let folder = square();
@@ -209,11 +209,11 @@ fn what_got_another_order_is_turned_back_for_the_file_of_before() {
             with(&folder, &format!("{into} --net =net.prototxt --strict")).ok();
             is_as_before(&into);
         }
-        // Where nobody tells of it, nobody knows.
+        // Where nobody tells of the order, nobody knows.
         with(&folder, "convert =x.npz --no-receipt --anew -o =bare.npz --force").ok();
         with(&folder, "convert =bare.npz --into =n.h5 -o =into.h5 --force").ok();
     }
-    // Several steps, some of them in a conversion of their own.
+    // Several steps, some in a conversion of their own.
     with(&folder, "convert =n.npz --rgb --layout hwio --net =net.prototxt -o =x.npz --force").ok();
     with(&folder, "transpose =x.npz c/0 --perm 1,0,2,3 -o =y.npz").ok();
     with(&folder, "convert =y.npz --only c/0 --net =net.prototxt --into =n.h5 -o =into.h5 --force").ok();
@@ -229,12 +229,12 @@ fn what_got_another_order_is_turned_back_for_the_file_of_before() {
         .refused("changed by permute, which cannot be undone");
 }
 
-/// Tensors with names so long that a receipt has no room for all of them.
+/// Tensors with names so long that a receipt has no room for all.
 fn long_names(count: usize, from: &str) -> Vec<String> {
     (0..count).map(|i| format!("{from}{i:0900}")).collect()
 }
 
-/// Where a receipt has no room for what a step did, it still says that it was done.
+/// Where a receipt has no room for the details of a step, the step itself still stands there.
 #[test]
 fn steps_without_room_are_not_forgotten() {
     let names = long_names(4600, "a");
@@ -259,7 +259,7 @@ fn steps_without_room_are_not_forgotten() {
     let mut found = Vec::new();
     verify::against(&made, &source, &Silent, &mut |remark| found.extend(finding(remark))).expect("is compared");
     assert_eq!(found, [r#"the transform "names" of the receipt has settings that cannot be read"#]);
-    // An older receipt, without its steps.
+    // An older receipt, without the steps.
     let mut older = receipt(&made);
     older["transforms"] = json!(null);
     let bytes = to_bytes(&made, &Options::new(SAFETENSORS).with(|options| options.without_receipt = true));

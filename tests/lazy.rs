@@ -1,5 +1,5 @@
 //! A lazy blob has the values that `load` gives, bit for bit, in every format, on the host and on a device. Of an array
-//! that lies in the file as it is, exactly the bytes are read that are asked for. A file that changes is noticed.
+//! that lies in the file unchanged, exactly the requested bytes are read. A file that changes is noticed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::convert::{convert, lenet};
 use crate::support::archive::{npy, theirs};
 use crate::support::{Folder, data, open, open_any, real, report};
 
-/// What was compared of a kind of files.
+/// The comparisons of a kind of files.
 #[derive(Default)]
 struct Count {
     files: usize,
@@ -69,7 +69,7 @@ fn a_verified_array_is_compared_with_the_receipt_before_anyone_has_a_byte() {
     let memory = blob.memory(Part::Data);
     assert!(is_wrong(memory.host(..1)) && is_wrong(memory.upload(&queue, 1..2)) && is_wrong(memory.prefetch_host(..)));
     assert_eq!(memory.head(), Head::AtOrigin);
-    // Bytes that were written are the blob's, and those around them are compared all the same.
+    // Bytes that were written are the blob's, and the bytes around are compared all the same.
     memory.host_overwrite(..4).unwrap().fill(9);
     assert!(is_wrong(memory.host(4..8)));
     assert_eq!(*memory.host(..4).unwrap(), [9; 4]);
@@ -125,7 +125,7 @@ fn compare(file: &Arc<Checkpoint>, entry: &Entry, queue: &Arc<dyn Queue>, count:
     let (loaded, lazy) = (file.load(entry), file.lazy(entry));
     let (loaded, lazy) = match (loaded, lazy) {
         (Ok(loaded), Ok(lazy)) => (loaded, lazy),
-        // Bytes that are wrong are found when they are read.
+        // Reading finds wrong bytes.
         (Err(_), Ok(lazy)) => {
             let is_refused = lazy.data().bytes().is_err() && lazy.data().upload(queue).is_err();
             // Of no bytes, none is read.
@@ -167,7 +167,7 @@ fn on_device(lazy: &AnyBlob, queue: &Arc<dyn Queue>, whole: &[u8], what: &str) {
     assert_eq!(memory.stats().origin_reads.bytes, whole.len() as u64);
 }
 
-/// A file of one array of 1 MiB, and what the array holds.
+/// A file of one array of 1 MiB, and the array's values.
 fn one_array(folder: &Folder) -> (PathBuf, Vec<u8>) {
     let bytes: Vec<u8> = (0..1_u32 << 18).flat_map(|i| i.to_le_bytes()).collect();
     let path = folder.path().join("x.npy");

@@ -18,12 +18,12 @@ fn golden() -> Vec<u8> {
     std::fs::read(data("caffe/net/f32_v2.caffemodel")).expect("readable")
 }
 
-/// A golden with bytes after it.
+/// A golden, then bytes.
 fn followed_by(bytes: &[u8]) -> Vec<u8> {
     [golden(), bytes.to_vec()].concat()
 }
 
-/// A golden with bytes before it.
+/// Bytes, then a golden.
 fn preceded_by(bytes: &[u8]) -> Vec<u8> {
     [bytes.to_vec(), golden()].concat()
 }
@@ -65,7 +65,7 @@ fn of_sparse_rows(count: usize, limits: Limits) -> Checkpoint {
     OpenOptions::new().limits(limits).open_source("rows.npz", Box::new(Bytes(bytes))).expect("opens")
 }
 
-/// Each is within the limit of an array; the file is what is bounded.
+/// Each is within the limit of an array; the bound is the file's.
 #[test]
 fn sparse_arrays_are_expanded_up_to_one_limit_for_all_of_a_file() {
     let dense = |file: &Checkpoint| {
@@ -179,7 +179,7 @@ fn contents(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_model_of_many_pieces_converts() {
-    // Over five MiB, so that tensors begin in, end in and cross the pieces of a read; one of them is in mixed chunks.
+    // Over five MiB, so that tensors begin in, end in and cross the pieces of a read; one is in mixed chunks.
     let mut file = Vec::new();
     let mut expected = Vec::new();
     for (name, n, chunks) in [("a", 3, 1), ("b", 700_001, 5), ("c", 1, 1), ("d", 77_777, 3)] {

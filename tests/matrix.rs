@@ -1,5 +1,5 @@
 //! Converts every small golden file to every written format. The result opens as that format, passes `verify` against
-//! its source, has the same digest exactly if the tensors are the same, and differs in what the plan warns of alone. A
+//! its source, has the same digest exactly if the tensors are the same, and differs only where the plan warns. A
 //! conversion that is refused leaves no file.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,7 @@ fn what_a_format_holds_is_equal_to_its_source() {
             continue;
         }
         let (all, hash) = (tensors(&source), digest(&source));
-        // Two goldens have the same digest exactly if their tensors are the same.
+        // Two goldens have the same digest exactly if the tensors are the same.
         assert_eq!(by_digest.entry(hash.clone()).or_insert(all.clone()), &all, "{}", path.display());
         assert_eq!(by_tensors.entry(all.clone()).or_insert(hash.clone()), &hash, "{}", path.display());
         let is_sparse = source.entries().iter().any(|entry| entry.sparse().is_some());

@@ -1,4 +1,4 @@
-//! `blob merge`: what the sources have beside tensors stays or is said, and so is a source that lies.
+//! `blob merge`: the sources' other content stays or its loss is said, and so is a source that lies.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The bytes moved: asserts the exact number and size of transfers in common sequences of Caffe, and that none is
 //! wasted, on a loopback device that defers its work. NeoML's sequences are in `moved/neoml`, random accesses in
-//! `moved/model`. Caffe's own numbers are in the comments, from `caffe.md` and its tables.
+//! `moved/model`. Caffe's own numbers are in the comments, from `caffe.md` and the tables there.
 
 mod model;
 mod neoml;
@@ -24,7 +24,7 @@ fn down(bytes: u64) -> Moved {
     [(0, 0), (1, bytes), (0, 0)]
 }
 
-/// Counts what memories have moved since the last query.
+/// Counts the transfers of memories since the last query.
 struct Watch {
     memory: SharedMem,
     seen: Stats,
@@ -82,8 +82,8 @@ fn set(queue: &Arc<dyn Queue>, to: Arg<'_>, value: f32) {
     .unwrap();
 }
 
-/// A batch is filled on the host, a layer reads it on the device and writes the next blob, the host reads the result.
-/// Caffe: the same transfers.
+/// A batch is filled on the host, a layer reads the batch on the device and writes the next blob, the host reads the
+/// result. Caffe: the same transfers.
 #[test]
 fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     let (device, queue) = machine();
@@ -107,7 +107,7 @@ fn a_forward_pass_moves_its_input_up_and_its_result_down() {
     }
     assert!(!bottom.has_diff() && !top.has_diff());
     assert_eq!((device.calls(Operation::Upload), device.calls(Operation::Download)), (3, 3));
-    // Overwritten memory is not cleared before. Caffe clears each buffer at its first use.
+    // Overwritten memory is not cleared before. Caffe clears each buffer at the first use.
     assert_eq!(device.calls(Operation::Fill), 0);
     assert_eq!(device.meter().stats().uploads.bytes, 1200);
 }
@@ -132,7 +132,7 @@ fn an_update_on_the_device_moves_nothing() {
     assert_eq!((data.moved(), diff.moved()), (down(400), NOTHING));
 }
 
-/// Two layers share their parameters (`ShareData`): an upload for one also serves the other.
+/// Two layers share parameters (`ShareData`): an upload for one also serves the other.
 #[test]
 fn shared_parameters_move_once() {
     let (_device, queue) = machine();
@@ -161,7 +161,7 @@ fn a_shrunk_blob_moves_its_count_and_not_its_capacity() {
     set(&queue, batch.data_mut().device(&queue).unwrap().arg_mut(), 8.0);
     assert_eq!(*batch.data().elements::<f32>().unwrap(), [8.0; 10]);
     assert_eq!(watch.moved(), down(40));
-    // Grown again within the capacity, the tail still has its values, and only the tail is uploaded.
+    // Grown again within the capacity, the tail still has the old values, and only the tail is uploaded.
     batch.reshape(Shape::new([1000]).unwrap()).unwrap();
     drop(batch.data().device(&queue).unwrap());
     assert_eq!(watch.moved(), up(3960));

@@ -1,5 +1,5 @@
-//! Merge, split and transpose as NeoML computes them: every row of the tables of its library and of its Python wheel.
-//! What NeoML does when misused is a typed error here, before a byte moves.
+//! Merge, split and transpose in NeoML's own results: every row of the tables of the library and of the Python wheel.
+//! NeoML's undefined cases are typed errors here, before a byte moves.
 
 mod misuse;
 

@@ -1,4 +1,4 @@
-//! MXNet files: every golden array equals what its writer was given, and every malformed file has its documented
+//! MXNet files: every golden array equals the writer's input, and every malformed file has the documented
 //! outcome.
 //!
 //! The sidecars (`X.json`) come from the numpy arrays that were handed to MXNet, not from a parser.
@@ -42,7 +42,7 @@ pub(crate) fn dtype(value: &Value) -> String {
     }
 }
 
-/// Compares one stored array with its description in the sidecar, also after `load`.
+/// Compares one stored array with the description in the sidecar, also after `load`.
 fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Value) {
     let at = format!("{}: {:?}", file.name(), entry.name());
     assert_eq!(entry.kind(), kind, "{at}");
@@ -59,7 +59,7 @@ fn check(file: &Checkpoint, entry: &Entry, kind: Kind, shape: &Value, truth: &Va
     }
 }
 
-/// Compares one array of a sidecar with its entries. Returns the number of entries.
+/// Compares one array of a sidecar with the entries. Returns the number of entries.
 fn array(file: &Checkpoint, entries: &[Entry], position: usize, truth: &Value) -> usize {
     let name = truth["name"].as_str().map_or(format!("@{position}"), str::to_owned);
     assert_eq!(entries[0].position(), position);
@@ -151,7 +151,7 @@ fn oddities_are_told_and_devices_are_not_obeyed() {
     assert_eq!(shared.metadata(), [("context".to_owned(), "cpu_shared(0)".to_owned())]);
 }
 
-/// Every truncated list is an error, with the same reason wherever it is cut.
+/// Every truncated list is an error, with the same reason wherever the cut is.
 #[test]
 fn a_list_cut_anywhere_is_an_error_with_its_place() {
     for name in ["ok_sparse.nd", "ok_v0.nd", "ok_v1.nd", "ok_v3.nd"] {
@@ -186,7 +186,7 @@ fn real_files_are_what_their_manifest_says() {
     report(&format!("mxnet: {read} real files"));
 }
 
-/// Compares a real file with its row: name, size, …, versions, dtypes, count, notes.
+/// Compares a real file with the table's row: name, size, …, versions, dtypes, count, notes.
 fn real_file(file: &Checkpoint, row: &[String]) {
     let [name, bytes, .., versions, dtypes, count, notes] = row else { panic!("{row:?}") };
     assert_eq!(file.file_len().to_string(), *bytes, "{name}");
@@ -217,7 +217,7 @@ fn real_file(file: &Checkpoint, row: &[String]) {
     }
 }
 
-/// The same mean image was published twice: as an array, and as its bytes alone.
+/// The same mean image was published twice: as an array, and as the bytes alone.
 #[test]
 fn a_real_array_equals_its_raw_copy() {
     let Some(folder) = real("mxnet/real") else {
@@ -231,7 +231,7 @@ fn a_real_array_equals_its_raw_copy() {
     assert!(*view == std::fs::read(folder.join(raw)).unwrap());
 }
 
-/// For each file, `OUTCOMES.tsv` has an error with its offset, or the reason why it is accepted. What the real MXNet
+/// For each file, `OUTCOMES.tsv` has an error with the offset, or the reason of the acceptance. What the real MXNet
 /// does with these files (it crashes, hangs, or takes gigabytes) is documented beside their originals, in
 /// RESULTS-*.tsv.
 #[test]

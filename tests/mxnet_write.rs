@@ -63,7 +63,7 @@ fn an_array_called_as_the_metadata_says_why_it_is_renamed() {
     assert!(matches!(&said[..], [said] if said.contains("that of the metadata in safetensors")), "{said:?}");
 }
 
-/// Each array in the order of the names, with the sparse one that it is a part of.
+/// Each array in the order of the names; a part also has the name of the sparse array.
 fn arrays(path: &Path) -> Vec<(String, Vec<u8>, Option<blob_io::Sparse>)> {
     let file = opened(path);
     let array = |entry: &blob_io::Entry| {
@@ -74,7 +74,7 @@ fn arrays(path: &Path) -> Vec<(String, Vec<u8>, Option<blob_io::Sparse>)> {
     all
 }
 
-/// From a file that has sparse arrays in parts, MXNet's own bytes are written anew, as its receipt says what they are.
+/// From a file that has sparse arrays in parts, MXNet's own bytes are written anew, as the receipt names the parts.
 #[test]
 fn sparse_arrays_come_back_from_their_parts_without_a_frame() {
     let (folder, golden) = (Folder::new(), "mxnet/golden/mxnet-1.9.1/sparse_dtypes.nd");
@@ -211,7 +211,7 @@ fn blobs_are_written_as_mxnet_writes_arrays() {
     assert!(refused.to_string().contains("no place for metadata"), "{refused}");
 }
 
-/// A zip of a csr array `s` of shape 2×3 with this many values, as SciPy writes it, and of other members.
+/// A zip of a csr array `s` of shape 2×3 with this many values, in SciPy's form, and of other members.
 fn zip_of_csr(values: usize, others: &[(&str, &[u8])]) -> Vec<u8> {
     let format = npy("'<U3'", "()", b"c\0\0\0s\0\0\0r\0\0\0");
     let zip = Zip::default()
@@ -266,7 +266,7 @@ fn no_name_stands_twice_in_a_list() {
     assert_eq!(error, "as params: the array \"w\" stands twice");
 }
 
-/// A V3 list whose only array is absent: V3 marks this by its extents, V0 and V1 by having none.
+/// A V3 list whose only array is absent: V3 marks absence by extents, V0 and V1 by having none.
 #[test]
 fn none_is_written_as_each_version_says_it() {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
@@ -303,7 +303,7 @@ fn a_list_made_dense_keeps_the_rest_as_it_was() {
     }
 }
 
-/// A file that changes while it is read, and then declares a million arrays.
+/// A file that changes under a reader, and then declares a million arrays.
 #[derive(Clone)]
 struct Changing(Arc<(Vec<u8>, AtomicBool)>);
 

@@ -26,7 +26,7 @@ fn names_that_the_receipt_had_no_room_for_do_not_come_back_in_silence() {
         cut["transforms"] = Value::Null;
         for receipt in [without_settings, cut] {
             folder.with("cut.safetensors", with_receipt(&bytes, &receipt, "", None));
-            // The second conversion hands on what the first receipt says.
+            // The second conversion hands on the first receipt.
             let (cut, more) = (folder.file("cut.safetensors"), folder.file("more.npz"));
             blob(&["convert", &cut, "--dtype", "f64", "-o", &more, "--force"]).ok();
             for file in [&cut, &more] {
@@ -116,7 +116,7 @@ fn tensors_of_one_layer_are_in_one_module_of_torch() {
         (["x_weight", "x_bias", "y_weight", "y_bias"], ["x.weight", "x.bias", "y.weight", "y.bias"]),
         (["x_weight", "y_bias", "z_weight", "z_bias"], ["a.weight", "a.bias", "z.weight", "z.bias"]),
         (["w", "x_bias", "z_weight", "v"], ["x.weight", "x.bias", "z.weight", "z.bias"]),
-        // The second layer has the first one's module by its own name alone.
+        // The second layer has the first one's module by name alone.
         (["x_weight", "y_bias", "a_weight", "a_bias"], ["a.weight", "a.bias", "b.weight", "b.bias"]),
     ] {
         let arg: Vec<String> = own.iter().map(|name| format!("arg:{name}")).collect();

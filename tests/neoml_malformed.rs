@@ -8,7 +8,7 @@ use crate::support::{changed, data, open, refusal, report};
 
 const CUT: &str = "needs";
 
-/// A blob of three floats, as NeoML stores it.
+/// A blob of three floats in NeoML's form.
 fn record() -> Vec<u8> {
     let file = Checkpoint::open(data("neoml/cpp/cpp_blob_00_float.arch")).expect("opens");
     let one = file.source().bytes().map(<[u8]>::to_vec).unwrap_or_else(|| golden("cpp/cpp_blob_00_float.arch"));
@@ -24,15 +24,15 @@ fn golden(path: &str) -> Vec<u8> {
 enum Outcome {
     /// An error at this offset, whose message contains this text.
     Error(u64, &'static str),
-    /// It opens; if the text is not empty, with a warning that contains it.
+    /// The file opens; unless the text is empty, with a warning that contains the text.
     Opens(&'static str),
-    /// It is tested elsewhere.
+    /// Tested elsewhere.
     Elsewhere,
 }
 
 use Outcome::{Elsewhere, Error as Refused, Opens};
 
-/// The file of a case and its outcome. With half of them, NeoML itself crashes or reads memory that it never wrote.
+/// The file of a case and the outcome. With half of the files, NeoML itself crashes or reads unwritten memory.
 fn case(name: &str) -> (Vec<u8>, Outcome) {
     let file = record();
     let count = |count: u32| changed(&file, 41, &count.to_le_bytes());
@@ -143,7 +143,7 @@ fn a_broken_blob_of_a_net_is_named_with_its_layer() {
 #[test]
 fn a_net_that_is_cut_is_never_taken_for_whole() {
     let net = golden("py/net_lstm.cnnarch");
-    // The parameters of the last layer's class follow its record, and are unknown.
+    // The parameters of the last layer's class follow the record, and are unknown.
     let unknown = 5;
     for len in 1..net.len() - unknown {
         let error = open("net.cnnarch", &net[..len]).err();
@@ -159,7 +159,7 @@ fn cells_that_look_like_a_record_are_not_taken_for_one() {
     let record = record();
     let inner = [&record[..], &[0; 3]].concat();
     let outer = [&changed(&changed(&record, 37, &[15]), 41, &[15])[..45], &inner].concat();
-    // As a key's blob, and as the blob after it.
+    // As a key's blob, and as the next blob.
     let file = [&[2, 0, 0, 0, 1][..], b"a", &outer, &[1], b"b", &record].concat();
     let file = open("x", &file).expect("opens");
     assert_eq!(file.names().collect::<Vec<_>>(), ["a", "b"]);

@@ -1,5 +1,5 @@
 //! Misuses of NeoML's windows, buffers, indices and copies (`malformed_release.jsonl`), and the outcome of each here:
-//! it does not compile, it is a typed error, or it is ordinary. The table has every row of these subjects.
+//! a compiler error, a typed error, or ordinary use. The table has every row of these subjects.
 
 mod windows;
 
@@ -17,7 +17,7 @@ enum Outcome {
     Impossible(&'static str),
     /// An error of this kind.
     Refused(fn() -> Error, fn(&Error) -> bool),
-    /// It works, with this meaning.
+    /// The call works, with this meaning.
     Ordinary(fn()),
 }
 
@@ -59,7 +59,7 @@ fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Memory(synced_mem::Error::Conflict { .. }))
 }
 
-/// The table's outcome of a row, by its name.
+/// The table's outcome of a row, by name.
 fn outcome(case: &str) -> Option<Outcome> {
     copies(case)
         .or_else(|| reinterpreting_and_moving(case))

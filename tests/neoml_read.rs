@@ -67,7 +67,7 @@ fn every_golden_blob_has_the_values_it_was_stored_with() {
         match (row["seed"].as_u64(), row["cells"].as_str()) {
             (Some(seed), _) if row["type"].is_string() => check(&file, entry, &row["dims"], &row["type"], seed),
             (Some(seed), _) => {
-                // The flag is at the offset in the table, and 45 bytes of the record follow it.
+                // The flag is at the offset in the table, and 45 more bytes of the record follow.
                 assert_eq!(entry.offset(), Some(number(&row["archive_offset"]) as u64 + 46));
                 assert_eq!(file.format(), Format::NeomlNet);
                 check(&file, entry, &row["dims"], &Value::from("float"), seed);
@@ -92,7 +92,7 @@ fn the_seven_axes_are_named() {
     assert_eq!(file.entries()[0].shape().dims(), [1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// The available nets of the table, each with its row.
+/// The available nets of the table, each with the row.
 fn nets() -> Vec<(PathBuf, Value)> {
     let path = |row: &Value| {
         let file = row["file"].as_str().expect("a name");
@@ -158,7 +158,7 @@ fn the_layers_inside_a_composite_have_its_name_in_front() {
     assert_eq!(names, ["lstm/InputHidden/0", "lstm/InputHidden/1", "lstm/RecurHidden/0", "lstm/RecurHidden/1"]);
 }
 
-/// A layer as NeoML stores it: class, versions of the class and its bases, name, input, an optional blob, then the
+/// A layer in NeoML's form: class, versions of the class and the bases, name, input, an optional blob, then the
 /// fields of the class.
 fn layer(class: &str, versions: usize, names: [&str; 2], has_blob: bool, own: &[u8]) -> Vec<u8> {
     let string = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
@@ -202,7 +202,7 @@ fn a_layer_is_in_the_net_that_counts_it() {
     .concat();
     let file = open("x.cnnarch", &net).unwrap_or_else(|e| panic!("{e}"));
     let names: Vec<_> = file.names().collect();
-    // The second layer with the same name gets its position as a suffix.
+    // The second layer with the same name gets the position as a suffix.
     assert_eq!(names, ["outer/inner/0", "outer/inner/fc/0", "outer/fc/0", "fc/0", "repeat/0", "fc@6/0"]);
     assert_eq!(file.entries()[1].layer_type(), Some(FC));
 }
@@ -216,7 +216,7 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
             let found = listed.iter().find(|layer| Some(&*layer.path) == truth[0].as_str());
             let found = found.unwrap_or_else(|| panic!("{}: {truth}", path.display()));
             assert_eq!(found.class.as_deref(), truth[1].as_str(), "{}: {truth}", path.display());
-            // Its record is inside the layer.
+            // The record is inside the layer.
             assert!(
                 (truth[2].as_u64()..truth[3].as_u64()).contains(&Some(found.offset)),
                 "{}: {truth}",
@@ -243,7 +243,7 @@ fn every_layer_is_listed_with_its_class_and_its_inputs() {
 fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
     let file = opened("neoml/py/net_conv_bn.cnnarch");
     let names: Vec<_> = file.names().collect();
-    // The final parameters of the batch normalisation are fields of its class.
+    // The final parameters of the batch normalisation are fields of the class.
     assert_eq!(names, ["conv/0", "conv/1", "bn/0", "bn/1", "bn/2", "fc/0", "fc/1"]);
     let checkpoint = opened("neoml/py/net_conv_bn_checkpoint.cnnarch");
     let all: Vec<_> = checkpoint.names().collect();
@@ -255,7 +255,7 @@ fn blobs_beside_the_parameters_of_a_layer_are_its_next_ones() {
     assert!(checkpoint.metadata().contains(&solver), "{:?}", checkpoint.metadata());
 }
 
-/// A golden net in which a layer has another name, also where it is an input.
+/// A golden net in which a layer has another name, as an input of others too.
 fn renamed(net: &str, from: &str, to: &[u8]) -> Vec<u8> {
     let string = |text: &[u8]| match u8::try_from(text.len()) {
         Ok(len @ ..=254) => [&[len][..], text].concat(),
@@ -346,7 +346,7 @@ fn no_array_is_listed_under_a_layer_that_is_not_its_own() {
 
 #[test]
 fn the_blobs_of_a_dictionary_have_its_keys() {
-    // The inputs and outputs of a net as NeoML's own tests store them: a count, then a key and a blob each.
+    // The inputs and outputs of a net in the form of NeoML's own tests: a count, then a key and a blob each.
     let record = std::fs::read(data("neoml/cpp/cpp_blob_00_float.arch")).expect("readable");
     let file = [&[2, 0, 0, 0, 3][..], b"src", &record, &[7], b"lab els", &record].concat();
     let file = open("x", &file).expect("opens");

@@ -12,7 +12,7 @@ use crate::support::conversion::to_bytes;
 use crate::support::neoml::{blob as made, words};
 use crate::support::{blob, data, files, find, open, real};
 
-/// Files of NeoML's wheel, of its C++ library and, if available, those that its own tests read.
+/// Files of NeoML's wheel, of the C++ library and, if available, those that NeoML's own tests read.
 pub(crate) fn sources() -> Vec<PathBuf> {
     let archives = |name: &str| !name.ends_with(".json") && !name.ends_with(".jsonl") && !name.ends_with(".tsv");
     let mut found: Vec<PathBuf> = ["neoml/cpp", "neoml/py"].iter().flat_map(|f| files(&data(f), archives)).collect();
@@ -28,7 +28,7 @@ fn bytes(path: &str) -> Vec<u8> {
 
 #[test]
 fn numbered_tensors_become_the_blobs_of_their_numbers() {
-    // In the order of their names, as Python's safetensors saves them.
+    // In the order of names, as in files of Python's safetensors.
     let mut numbers: Vec<i32> = (0..12).collect();
     numbers.sort_by_key(|number| format!("@{number}"));
     let number =
@@ -146,7 +146,7 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     let same = rewritten(&net, [1, 5, 1, 1, 1, 1, 7], 9).expect("written");
     assert_eq!((same.len(), &same[..at], &same[at + 140..]), (golden.len(), &golden[..at], &golden[at + 140..]));
     assert!(same[at..at + 140] != golden[at..at + 140]);
-    // Two elements more: extents and count change, and the bytes after them move.
+    // Two elements more: extents and count change, and the later bytes move.
     let other = rewritten(&net, [1, 1, 1, 1, 1, 1, 37], 9).expect("written");
     assert_eq!(&other[at + 148..], &golden[at + 140..]);
     assert_eq!(&other[..at - 32], &golden[..at - 32]);
@@ -156,7 +156,7 @@ fn weights_of_a_net_are_replaced_in_place_and_around_another_size() {
     for (entry, old) in read.entries()[1..].iter().zip(&net.entries()[1..]) {
         assert_eq!(words(&read.load(entry).expect("loads")), words(&net.load(old).expect("loads")));
     }
-    // A pickle stores the length of the archive in it.
+    // A pickle stores the length of the archive inside.
     let pickle = open("blob.pickle", &bytes("py/blob.pickle")).expect("opens");
     assert!(rewritten(&pickle, [1, 2, 1, 1, 1, 1, 3], 9).is_ok());
     let error = rewritten(&pickle, [1, 2, 1, 1, 1, 1, 4], 9).expect_err("refused").to_string();

@@ -1,4 +1,4 @@
-//! Conversions that follow a net: which one counts, and what the converted weights compute, against OpenCV and MXNet.
+//! Conversions that follow a net: which one counts, and the results of the converted weights, against OpenCV and MXNet.
 //!
 //! Files whose order and names mislead. The layers here are naive, in f64, and share no code with the transforms.
 
@@ -26,7 +26,7 @@ pub(crate) fn run(folder: &Folder, command: &str, source: &str, more: &[&str]) -
     blob(&args)
 }
 
-/// A conversion's output, and what it prints to standard error.
+/// A conversion's output, and its text on standard error.
 pub(crate) fn made(folder: &Folder, command: &str, source: &str, more: &[&str]) -> (Checkpoint, String) {
     let ran = run(folder, command, source, more).ok();
     (Checkpoint::open(folder.file("out.safetensors")).expect("opens"), ran.err)
@@ -238,7 +238,7 @@ fn variances_for_another_eps_do_not_lie_beside_a_symbol_with_the_old_one() {
     let back = folder.file("back.safetensors");
     blob(&["convert", &moved, "--symbol", &case_symbol, "--eps", "1e-3", "-o", &back]).ok();
     blob(&["convert", &back, "-o", &out, "--force"]).ok();
-    // A symbol with the new eps is right, and one of another net has nothing to do with it.
+    // A symbol with the new eps is right, and one of another net is no match.
     let moved = symbol.replace("\"FALSE\"", "\"FALSE\", \"eps\": \"1e-05\"");
     fs::write(&symbol_path, moved).expect("written");
     eps("net-0001.params").ok();
@@ -310,7 +310,7 @@ fn the_layout_of_a_weight_is_that_of_its_net() {
     all().for_each(|(o, i, y, x)| assert_eq!(rgb[((o * 3 + i) * 3 + y) * 3 + x], weight(o, 2 - i, y, x)));
 }
 
-/// What TensorFlow computes of a 1×1 convolution and a matrix of inputs × outputs, with `between` for each flattened
+/// TensorFlow's result for a 1×1 convolution and a matrix of inputs × outputs, with `between` for each flattened
 /// value.
 fn keras(file: &Checkpoint, x: &Map, outputs: usize, between: impl Fn(usize, f64) -> f64) -> Vec<f64> {
     let (w, f) = (wide(file, "c/0"), wide(file, "f/0"));

@@ -1,4 +1,4 @@
-//! Conversions that follow a net: layers that share, lack or hide their tensors, and what is told of them.
+//! Conversions that follow a net: layers that share, lack or hide tensors, and the words about them.
 
 use std::fs;
 use std::sync::Arc;
@@ -202,7 +202,7 @@ fn a_receipt_that_lies_of_empty_tensors_is_a_finding() {
     }
 }
 
-/// Only the operator knows how many outputs it has: the second one is no input of the net.
+/// Only the operator knows the number of outputs: the second one is no input of the net.
 #[test]
 fn a_later_output_of_an_operator_is_its_own() {
     let text = r#"{"nodes": [{"op": "null", "name": "data", "inputs": []}, {"op": "null", "name": "c_weight", "inputs": []},
@@ -227,7 +227,7 @@ fn a_later_output_of_an_operator_is_its_own() {
     assert_eq!(changed.collect::<Vec<_>>(), ["arg:c_weight"]);
 }
 
-/// Each BatchNorm of a chain is refused for a reason of its own name.
+/// Each BatchNorm of a chain is refused by name.
 #[test]
 fn refusals_do_linear_work_in_linear_memory() {
     let layer = |i: usize| {

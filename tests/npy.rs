@@ -8,7 +8,7 @@ use crate::mxnet::dtype;
 use crate::support::archive::npy_of;
 use crate::support::{compare_cases, data, files, open, refusal, report, sha256, trouble};
 
-/// Compares a file with its sidecar, which was made from the NumPy arrays that its writer was given.
+/// Compares a file with the sidecar, which was made from the writer's NumPy arrays.
 pub(crate) fn check_sidecar(file: &Checkpoint, sidecar: &Value) {
     let arrays = sidecar["arrays"].as_array().expect("a list");
     let name = file.name();
@@ -40,7 +40,7 @@ fn every_golden_npy_is_what_its_writer_was_given() {
     report(&format!("npy: {} files of MXNet 2", files.len()));
 }
 
-/// Bytes of an npy as `npyz` writes it: any order, any byte order.
+/// Bytes of an npy of `npyz`: any order, any byte order.
 fn by_npyz<T: npyz::AutoSerialize + Copy>(descr: &str, order: npyz::Order, shape: &[u64], values: &[T]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let dtype = npyz::DType::Plain(descr.parse().unwrap());

@@ -207,7 +207,7 @@ fn metadata_that_are_broken_leave_the_arrays_whole() {
     let tensors = [Tensor::new("w", DType::U8, &[3], &[1, 2, 3])];
     let bytes = written(Format::Npz, &tensors, &metadata);
     let (mark, json) = (find(&bytes, b"blob metadata 1\0"), find(&bytes, b"{\"blob.receipt"));
-    // The first mark, its length's lowest and highest byte, the JSON's first and last byte, the last length, the last
+    // The first mark, the length's lowest and highest byte, the JSON's first and last byte, the last length, the last
     // mark.
     let end = json + 21;
     assert_eq!(&bytes[end - 1..end], b"}");

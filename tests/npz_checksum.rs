@@ -77,7 +77,7 @@ fn a_deflated_member_ends_where_the_zip_says() {
     assert!(with(20, packed - 1).contains("a deflate stream that ends within the member"));
     let size = content.len() as u32;
     assert!(with(24, size + 1).ends_with(&format!("the member's length: expected {}, found {size}", size + 1)));
-    // The member's size includes one byte more than the stream, from the data after it.
+    // The member's size includes one byte more than the stream, from the data behind.
     let mut longer = bytes.clone();
     longer.insert(record, 0);
     let end = longer.len() - 6;

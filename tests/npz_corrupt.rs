@@ -1,4 +1,4 @@
-//! An npz with a wrong bit: every way to read an array's bytes reports it.
+//! An npz with a wrong bit: every way to read an array's bytes reports the fault.
 
 use blob_convert::{Options, Place, Silent, plan};
 use blob_io::{Bytes, Checkpoint, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
@@ -34,7 +34,7 @@ fn sources(bytes: &[u8]) -> Vec<Checkpoint> {
     sources.into_iter().map(open).collect()
 }
 
-/// The error of each way to read the file's first array; `None` if it succeeds.
+/// The error of each way to read the file's first array; `None` on success.
 fn ways(file: &Checkpoint) -> [Option<Reason>; 6] {
     let entry = &file.entries()[0];
     let (dir, options) = (tempfile::tempdir().unwrap(), Options::new(Format::Safetensors));
@@ -110,7 +110,7 @@ fn a_wrong_bit_in_a_sparse_array_is_an_error_also_when_it_is_made_dense() {
     assert_eq!(dense(zip.clone()), Ok(()));
     let last = values.len() - 1;
     assert_eq!(dense(flipped(zip.clone(), &values, last)), Err(Reason::Checksum));
-    // An index changed from 2 to 3 is out of range; one changed within the range is detected only by its checksum.
+    // An index changed from 2 to 3 is out of range; one changed within the range is detected only by the checksum.
     let columns = ints(&[0, 2, 1]);
     let at = columns.len() - 8;
     assert_eq!(dense(flipped(zip, &columns, at)), Err(Reason::Checksum));

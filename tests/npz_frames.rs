@@ -9,7 +9,7 @@ use crate::support::archive::npy;
 use crate::support::receipt::deflated;
 use crate::there_and_back::{convert, read};
 
-/// A member of a zip: its name, the bytes of extra fields in its local header, its checksum, its content, and the size
+/// A member of a zip: name, the bytes of extra fields in the local header, checksum, content, and the size
 /// that the directory declares.
 struct Member<'a> {
     name: &'a str,
@@ -19,7 +19,7 @@ struct Member<'a> {
     size: usize,
 }
 
-/// A zip of these members, each with the flag of a descriptor after its content.
+/// A zip of these members, each with the flag of a descriptor after the content.
 fn zip(members: &[Member<'_>]) -> Vec<u8> {
     let (mut file, mut directory) = (Vec::new(), Vec::new());
     for member in members {
@@ -84,7 +84,7 @@ fn holds_the_tensors(file: &Checkpoint) {
 #[test]
 fn a_frame_of_members_that_share_bytes_is_not_used() {
     let (a, b) = (npy("'<f4'", "(1,)", &[0; 4]), npy("'<f4'", "(8,)", &[0; 32]));
-    // By the directory, the first member's content ends inside the second one's values, where its descriptor would be.
+    // By the directory, the first member's content ends inside the second one's values, where the descriptor would be.
     let extra = a.len() + 64;
     let second = 35 + extra + a.len();
     let size = second + 35 + b.len() - 28 - (35 + extra);

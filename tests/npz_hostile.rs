@@ -67,7 +67,7 @@ fn members_and_places_over_4_gib_take_64_bits() {
     let specs = [
         spec("small", &[1]),
         spec("large", &[5 << 28]),
-        // Both its size and its offset need 64 bits.
+        // Both size and offset need 64 bits.
         spec("larger", &[6 << 28]),
         spec("far", &[3]),
     ];
@@ -144,7 +144,7 @@ fn an_archive_that_does_not_hold_together_is_refused_or_a_member_of_it() {
             },
         )
     });
-    // An array shorter than its member gives a warning; a longer one is broken, but its shape is known.
+    // An array shorter than the member gives a warning; a longer one is broken, but has a known shape.
     for (shape, warned) in [("(2,)", true), ("(4,)", false)] {
         let at = find(&fresh, b"(3,)");
         let file = open("x", &changed(&fresh, at, shape.as_bytes())).unwrap();

@@ -1,4 +1,4 @@
-//! NumPy itself reads what we write, as the README recommends; other zip tools read it too, if available.
+//! NumPy itself reads our files, as the README recommends; other zip tools do too, if available.
 //!
 //! `BLOB_PYTHON` names a Python with NumPy, which `cargo xtask ci` installs; otherwise `python3` is tried.
 

@@ -1,6 +1,6 @@
-//! ONNX models: tensors as onnx itself reads them, values beside the model, values put into a model, false models.
+//! ONNX models: tensors in onnx's own reading, values beside the model, values put into a model, false models.
 //!
-//! `tests/data/onnx` has the goldens and what onnx 1.23 makes of them.
+//! `tests/data/onnx` has the goldens and the readings of onnx 1.23.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -107,7 +107,7 @@ fn a_model_says_its_versions_and_its_words() {
     assert_eq!(external.shards(), ["weights.bin", "sub/more.bin"]);
 }
 
-/// Protobuf messages have no magic: no golden of another format is taken for a model, whatever it is called, and every
+/// Protobuf messages have no magic: no golden of another format is taken for a model, whatever the name, and every
 /// model is known without a name.
 #[test]
 fn a_model_is_told_from_every_other_golden() {
@@ -195,13 +195,13 @@ fn a_file_beside_the_model_lies_within_its_folder() {
         assert_eq!(*bytes(&file, "w"), [1; 32]);
         assert_eq!(*bytes(&file, "here"), [1.0_f32, 2.0].map(f32::to_le_bytes).concat());
     }
-    // Without a folder, the values are not there, and it is said where they are.
+    // Without a folder, the values are missing, and an error says where they are.
     let file = open("model.onnx", &std::fs::read(&path).expect("readable")).expect("opens");
     let fault = file.entries()[1].fault().expect("not there").to_string();
     assert!(fault.ends_with("found them in \"w.bin\""), "{fault}");
 }
 
-/// Many tensors may name one range: together they take no more than the limit allows.
+/// Many tensors may name one range: all together take no more than the limit allows.
 #[test]
 fn values_in_another_file_are_within_the_limits() {
     let folder = Folder::new();
@@ -220,7 +220,7 @@ fn values_in_another_file_are_within_the_limits() {
 #[test]
 fn integers_are_as_many_as_the_shape_says() {
     let numbers = |int64_data: Vec<i64>, dims: &[i64]| TensorProto { int64_data, ..tensor("n", 7, dims) };
-    // At listing only what is impossible shows; the rest when the numbers are decoded, and `verify` decodes them.
+    // A listing shows impossible values only; decoding, as in `verify`, shows the rest.
     for (made, is_listed) in [
         (numbers(vec![1; 3], &[4]), true),
         (numbers(vec![1; 41], &[4]), true),

@@ -28,7 +28,7 @@ use crate::support::floats::wide;
 use crate::support::message::{len, var};
 use crate::support::{Folder, blob, data, opened, report};
 
-/// The arrays of a golden case, by their names after the case's: `model`, `in/x`, `out/y`.
+/// The arrays of a golden case, by the names after the case's: `model`, `in/x`, `out/y`.
 struct Case {
     name: String,
     arrays: BTreeMap<String, Tensor>,
@@ -117,7 +117,7 @@ fn a_converted_net_computes_what_its_framework_computed() {
             if more == ["--fold"] && !matches!(net, "resnet" | "mobilenet" | "inception" | "upsample") {
                 continue;
             }
-            // The first extent of its inputs is that of the steps.
+            // The first extent of the inputs is that of the steps.
             if more == ["--dynamic-batch"] && net == "lstm" {
                 continue;
             }
@@ -139,7 +139,7 @@ fn a_converted_net_computes_what_its_framework_computed() {
     }
 }
 
-/// A field that no message of Caffe's has may change what a layer computes, so that the layer is refused; where it
+/// A field that no message of Caffe's has may change a layer's result, so that the layer is refused; where it
 /// cannot, as in a rate of learning, the field is passed over.
 #[test]
 fn a_field_of_a_fork_is_refused_by_its_number() {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::edited_receipt::remarks;
 use crate::support::{Folder, blob, data, find, open};
 
-/// LeNet as a model, with its receipt.
+/// LeNet as a model, with the receipt.
 fn model(more: &[&str]) -> ModelProto {
     let folder = Folder::new();
     let (source, out) = (source_path(), folder.file("net.onnx"));
@@ -132,7 +132,7 @@ fn an_edited_graph_is_noticed_by_the_receipt_and_against_the_net() {
     assert!(said(&lie, None).iter().all(|found| found.contains("has other bytes than were written")));
 }
 
-/// An edit of a receipt, and words of what is said of it.
+/// An edit of a receipt, and words of the answer.
 struct Forged {
     what: &'static str,
     edit: fn(&mut Value),

@@ -10,7 +10,7 @@ use blob_io::Checkpoint;
 use crate::channels_last::{DATA, following, params, refused, symbol, told};
 use crate::support::floats::{run, values};
 
-/// A node of a symbol: operator, name, attributes, and the numbers of its inputs.
+/// A node of a symbol: operator, name, attributes, and the numbers of the inputs.
 type Node<'a> = (&'a str, &'a str, &'a str, &'a [usize]);
 
 const CONV: &str = "kernel=(1, 1); num_filter=2; no_bias=True";
@@ -28,7 +28,7 @@ fn changed(source: &Checkpoint, options: &Options) -> Vec<String> {
 
 #[test]
 fn a_convolution_of_learnt_values_is_not_reversed() {
-    // The convolution `e` reads a variable of the file, as it is or through a plain operator.
+    // The convolution `e` reads a variable of the file, directly or through a plain operator.
     for between in ["identity", "sqrt", "BatchNorm"] {
         let nodes: &[Node<'_>] = &[
             DATA,
@@ -66,7 +66,7 @@ fn a_convolution_of_constants_is_not_reversed() {
     ];
     let source = params(&[("arg:w", &[2, 3, 1, 1]), ("arg:v", &[2, 3, 1, 1])]);
     assert_eq!(changed(&source, &following(&symbol(nodes, &[2, 5])).transform(Rgb)), ["arg:w"]);
-    // Learnt values beside the image have its channels.
+    // Learnt values beside the image have the image's channels.
     let beside: &[Node<'_>] = &[
         DATA,
         ("null", "latent", "", &[]),
@@ -94,7 +94,7 @@ fn layers_of_caffe_without_inputs_are_told_apart() {
             assert_eq!(changed(&source, &following(&net(input, other)).transform(Rgb)), ["c/0"], "{input} {other}");
         }
     }
-    // Beside learnt values alone, or others of its kind, it stands for the image.
+    // Beside learnt values alone, or other variables, a variable stands for the image.
     assert_eq!(changed(&source, &following(&net("DummyData", "Parameter")).transform(Rgb)), ["c/0"]);
     assert_eq!(changed(&source, &following(&net("DummyData", "DummyData")).transform(Rgb)), ["c/0", "e/0"]);
     refused(&source, &following(&net("Parameter", "Parameter")).transform(Rgb), "no convolution reads the net's input");

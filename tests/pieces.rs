@@ -47,7 +47,7 @@ fn values_in_pieces_come_back_to_their_places() {
                 "{name} through {via} and a pipe"
             );
         }
-        // Other values replace the old ones in their pieces.
+        // Other values replace the old ones, piece by piece.
         let carrier = read(Path::new(&place("x.safetensors")));
         let source = Checkpoint::open(place("source")).expect("opens");
         let at = open("x.safetensors", &carrier).expect("opens").entries()[0].offset().expect("a place") as usize;

@@ -1,4 +1,4 @@
-//! `blob plot`: the pixels of its PNG files equal NumPy's; output to a terminal and a pipe; refusals.
+//! `blob plot`: the pixels of the PNG files equal NumPy's; output to a terminal and a pipe; refusals.
 
 use std::fs;
 
@@ -38,7 +38,7 @@ fn the_points_are_those_of_numpy() {
     report("plot: 9 pictures as NumPy draws them");
 }
 
-/// 64 values of f32, the last 62 of them infinite, as open_nsfw's variances in f16.
+/// 64 values of f32, the last 62 infinite, as open_nsfw's variances in f16.
 fn overflowed(folder: &Folder) -> String {
     let values: Vec<u8> = [1.5f32, 2.5].into_iter().chain([f32::INFINITY; 62]).flat_map(f32::to_le_bytes).collect();
     let header = r#"{"w":{"dtype":"F32","shape":[8,1,2,4],"data_offsets":[0,256]}}"#;

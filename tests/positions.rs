@@ -15,7 +15,7 @@ use crate::channels_last::{DATA, following, params, refused, symbol, told};
 use crate::support::floats::{run, wide};
 use crate::support::random::Random;
 
-/// A node of a symbol: operator, name, attributes, and the numbers of its inputs.
+/// A node of a symbol: operator, name, attributes, and the numbers of the inputs.
 type Node<'a> = (&'a str, &'a str, &'a str, &'a [usize]);
 
 const INPUTS: usize = 3;
@@ -116,7 +116,7 @@ impl Case {
 const COLUMNS: &str = "columns stay channels";
 const UNKNOWN: &str = "layout: nothing says in which order";
 
-/// The net's outputs with the channels first, and what the converted weights compute with the channels last.
+/// The net's outputs with the channels first, and those of the converted weights with the channels last.
 fn both(case: &Case, source: &Checkpoint, options: &Options) -> [Vec<f64>; 2] {
     let made = run(source, options);
     let first = (case.compute)(&Framework { file: source, is_last: false });
@@ -173,7 +173,7 @@ fn computed_weights_are_told_by_their_layers() {
     }
 }
 
-/// The rows of an inner product that become an image are told, as no step turns them.
+/// The rows of an inner product that become an image are told, as no step turns rows.
 #[test]
 fn rows_that_become_an_image_are_told() {
     let nodes: &[Node<'_>] = &[
@@ -197,7 +197,7 @@ fn rows_that_become_an_image_are_told() {
     assert!(!said.contains("stay"), "{said}");
 }
 
-/// The states of a recurrent layer have no positions, and its weights have.
+/// The states of a recurrent layer have no positions, and the weights have.
 #[test]
 fn recurrent_layers_are_told_by_their_weights_alone() {
     let nodes: &[Node<'_>] = &[

@@ -2,7 +2,7 @@
 
 use blob_io::caffe::prototxt;
 
-/// Caffe's own rule: what reads a padding layer reads the layer's input, and has its pad, and the layer is gone.
+/// Caffe's own rule: the reader of a padding layer reads that layer's input, and has the pad, and the layer is gone.
 #[test]
 fn a_padding_layer_of_2012_is_folded_into_its_reader() {
     let layer = |of: &str, bottom: &str, top: &str| {

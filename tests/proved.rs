@@ -61,7 +61,7 @@ fn a_label_that_is_left_out_is_a_loss() {
         .stderr_has("warning: the datum is written without the label 5");
 }
 
-/// The history of a solver is told from weights wherever its values are shown, and in its copies.
+/// The history of a solver is told from weights wherever values are shown, and in copies.
 #[test]
 fn the_history_of_a_solver_is_not_taken_for_weights() {
     let folder = Folder::new();
@@ -93,7 +93,7 @@ fn names_that_do_not_fit_hdf5_have_a_next_step() {
     }
 }
 
-/// Arrays that are not read are named all at once, by every command that needs them, and left out on request.
+/// Arrays that are not read are named all at once, by every command that needs the arrays, and left out on request.
 #[test]
 fn merge_and_hash_leave_unread_arrays_out_as_convert_does() {
     let folder = Folder::new();

@@ -111,7 +111,7 @@ fn random_receipt(random: &mut Random, honest: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What a run of cases did: with transforms repeated, and the most memory and work of one.
+/// The counts of a run of cases: with transforms repeated, and the most memory and work of one.
 #[derive(Default)]
 struct Totals {
     redone: u64,
@@ -160,7 +160,7 @@ fn tries(random: &mut Random, cases: u64, golden: &[u8]) -> Totals {
 /// The bytes and items that may be visited for each byte of a file and of its source.
 const MAX_WORK: u64 = 256;
 
-/// Tries random transforms on random shapes, and receipts with random bytes. Run millions of them with
+/// Tries random transforms on random shapes, and receipts with random bytes. Run millions with
 /// `BLOB_RECEIPT_CASES=8000000 cargo test -p blob-tests --test it -- random_receipt`.
 #[test]
 fn random_receipts_cause_neither_a_panic_nor_much_memory() {

@@ -22,7 +22,7 @@ use crate::support::archive::safetensors;
 use crate::support::random::{Random, number, on_threads};
 use crate::support::{Folder, alloc, data, open, report};
 
-/// The weights of a net, and its description in a file of its own.
+/// The weights of a net, and the description in a file of its own.
 #[derive(Clone)]
 struct Case {
     name: &'static str,
@@ -31,7 +31,7 @@ struct Case {
     is_symbol: bool,
 }
 
-/// Goldens of nets that have all kinds of layers, each with its own description.
+/// Goldens of nets that have all kinds of layers, each with the description.
 fn goldens() -> Vec<Case> {
     let read = |path: &str| std::fs::read(data(path)).expect("readable");
     let stems = ["inception", "lenet", "lenet_v0", "lenet_v1", "lstm", "mobilenet", "resnet", "segnet", "upsample"];
@@ -45,7 +45,7 @@ fn goldens() -> Vec<Case> {
     caffe.into_iter().chain([Case { name: "net.params", weights, net: Some(net), is_symbol: true }]).collect()
 }
 
-/// A layer of a random net: Caffe's type, MXNet's operator, and the shapes of its tensors.
+/// A layer of a random net: Caffe's type, MXNet's operator, and the shapes of the tensors.
 struct Layer {
     caffe: String,
     op: &'static str,
@@ -95,7 +95,7 @@ fn layer(random: &mut Random, c: usize) -> Layer {
     }
 }
 
-/// A chain of layers, some in place, some read twice; its description is Caffe's or MXNet's.
+/// A chain of layers, some in place, some read twice; the description is Caffe's or MXNet's.
 fn random_net(random: &mut Random) -> Case {
     let (c, is_symbol, is_raw) = (*random.one(&[1, 2, 3, 4, 6]), random.once_in(2), random.once_in(4));
     let layers: Vec<Layer> = (0..=random.below(5)).map(|_| layer(random, c)).collect();
@@ -108,7 +108,7 @@ fn random_net(random: &mut Random) -> Case {
         let top = if random.once_in(2) { bottom.clone() } else { name.clone() };
         text += &format!("layer {{ name: \"{name}\" bottom: \"{bottom}\" top: \"{top}\" {caffe} }}\n");
         let mut inputs = vec![json!([last, 0, 0])];
-        // Caffe's BatchNorm has a factor, and its gamma is in a Scale.
+        // Caffe's BatchNorm has a factor, and the gamma is in a Scale.
         let is_norm = *op == "BatchNorm" && !is_symbol;
         let caffes = [("", vec![c]), ("", vec![c]), ("", vec![1])];
         for (place, (role, dims)) in if is_norm { &caffes[..] } else { tensors }.iter().enumerate() {
@@ -138,7 +138,7 @@ fn random_net(random: &mut Random) -> Case {
     Case { name: "net.safetensors", weights, net: Some(net.into_bytes()), is_symbol }
 }
 
-/// Adds a tensor; now and then it has another shape, or another dtype, or is missing.
+/// Adds a tensor; now and then with another shape or dtype, or none.
 fn add(random: &mut Random, (header, values): (&mut Map<String, Value>, &mut Vec<u8>), key: String, dims: &[usize]) {
     let mut dims = dims.to_vec();
     match random.below(24) {
@@ -208,7 +208,7 @@ fn with_step(random: &mut Random, options: Options, source: &Checkpoint, bound: 
     }
 }
 
-/// Folds by a symbol, and reads the new symbol: MXNet's file has what it wants, or it is left alone.
+/// Folds by a symbol, and reads the new symbol: MXNet's file has the symbol's variables, or is left alone.
 fn rewritten(net: &Topology, source: &Checkpoint, totals: &mut Totals) {
     let (Some(text), bound) = (net.symbol_text(), Bound::new(net.net(), source)) else { return };
     let (fold, _) = Fold::of(&bound);
@@ -240,7 +240,7 @@ fn random_options(random: &mut Random, source: &Checkpoint, net: Option<Arc<Topo
     (0..=random.below(4)).fold(options, |options, _| with_step(random, options, source, bound.as_ref()))
 }
 
-/// What a run of cases did, and the most memory and work of one.
+/// The counts of a run of cases, and the most memory and work of one.
 #[derive(Default)]
 struct Totals {
     planned: u64,
@@ -289,7 +289,7 @@ fn tries(random: &mut Random, cases: u64, goldens: &[Case]) -> Totals {
     most
 }
 
-/// Plans a conversion, and writes it: nowhere, or to a file, which must then be what its receipt says.
+/// Plans a conversion, and writes it: nowhere, or to a file, which must then agree with its receipt.
 fn convert(random: &mut Random, case: &Case, is_sound: bool, folder: &Path, totals: &mut Totals) {
     let Ok(source) = open(case.name, &case.weights) else { return };
     let net = match &case.net {
@@ -329,7 +329,7 @@ fn finding(remark: Remark) -> Option<Finding> {
     }
 }
 
-/// Run millions of them with `BLOB_TRANSFORM_CASES=8000000 cargo test -p blob-tests --test it -- random_transform`.
+/// Run millions with `BLOB_TRANSFORM_CASES=8000000 cargo test -p blob-tests --test it -- random_transform`.
 /// With `--config profile.dev.package.NAME.opt-level=2` for `blob-convert` and for `serde_json` they are much faster.
 #[test]
 fn random_transforms_cause_neither_a_panic_nor_much_memory() {

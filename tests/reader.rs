@@ -1,5 +1,5 @@
 //! The pull reader of an array gives the bytes that `load` gives, with any size of reads and skips, for every format
-//! and for sparse arrays expanded to dense ones. If the bytes are wrong, it gives an error before the last of them.
+//! and for sparse arrays expanded to dense ones. Wrong bytes give an error before the last byte.
 
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Tensors that several parts of a net read: a step changes a tensor for all of its readers, or is refused.
+//! Tensors that several parts of a net read: a step changes a tensor for all readers, or is refused.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use blob_io::net::LayerKind;
 use crate::channels_last::{DATA, following, params, refused, symbol};
 use crate::support::floats::{run, values};
 
-/// A node of a symbol: operator, name, attributes, and the numbers of its inputs.
+/// A node of a symbol: operator, name, attributes, and the numbers of the inputs.
 type Node<'a> = (&'a str, &'a str, &'a str, &'a [usize]);
 
 const ONE: &str = "kernel=(1, 1); num_filter=3; no_bias=True";

@@ -1,4 +1,4 @@
-//! The receipt proves a converted file without its source: it has each tensor's digest and the list of tensors.
+//! The receipt proves a converted file without the source, by each tensor's digest and the list of tensors.
 
 use std::path::Path;
 

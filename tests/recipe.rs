@@ -1,4 +1,4 @@
-//! A recipe is data: what is written as JSON is read again; what is no recipe is an error, whatever the bytes; its
+//! A recipe is data: a recipe written as JSON is read again; other bytes are an error, whatever they are; its
 //! steps are done in one order.
 
 use std::path::Path;
@@ -100,7 +100,7 @@ fn a_receipt_has_the_steps_of_its_recipe() {
     }
 }
 
-/// What is said of a tensor that a step's settings name and the file does not have.
+/// The error for a tensor that a step's settings name and the file does not have.
 const NOT_THERE: &str = "the step \"eps\" names \"bn/1\", which is not there";
 
 #[test]

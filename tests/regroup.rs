@@ -65,7 +65,7 @@ fn tensors_are_cut_and_joined_along_an_axis_as_numpy_does() {
     report(&format!("merge, split: {CASES} arrays as numpy.concatenate and numpy.split have them"));
 }
 
-/// A source that is written anew while its copy waits for a reader: the copy fails at its end.
+/// A source that is written anew while the copy waits for a reader: the copy fails at the end.
 #[cfg(unix)]
 #[test]
 fn a_source_that_changes_meanwhile_is_noticed() {
@@ -117,7 +117,7 @@ fn large_arrays_are_cut_and_joined_too() {
     }
 }
 
-/// Splits one file of every format into files of that format, if it can be written from tensors alone, and merges them
+/// Splits one file of every format into files of that format, if tensors alone suffice, and merges them
 /// again.
 #[test]
 fn what_is_split_merges_to_the_same_tensors() {
@@ -177,7 +177,7 @@ fn a_split_that_fails_leaves_nothing() {
         assert_eq!(files_of(folder.path()), ["x.npz"], "{layers} layers");
     }
     let npz = npz.to_str().expect("UTF-8");
-    // Although no part reads its array from beginning to end, the checksum is verified.
+    // Although no part reads the array from beginning to end, the checksum is verified.
     let large = AnyBlob::from_vec(Shape::new([9 << 20]).expect("fits"), DType::U8, vec![7; 9 << 20]).expect("as many");
     Writer::new(Format::Npz).tensor("w", &large).write(npz, IfExists::Replace).expect("written");
     let mut bytes = fs::read(npz).expect("readable");
@@ -247,7 +247,7 @@ fn bf16_is_bf16_again_wherever_a_receipt_says_so() {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     blob(&[&["merge"], &parts[..], &["-o", &folder.file("8.safetensors")]].concat()).ok();
     assert_eq!(digest(&folder.file("8.safetensors")), expected, "{parts:?}");
-    // The bf16 values are converted, and not their bits as integers.
+    // The bf16 values are converted, not the bits as integers.
     blob(&["convert", &source, "--dtype", "f32", "-o", &folder.file("f32.safetensors")]).ok();
     blob(&["convert", &npz, "--dtype", "f32", "-o", &folder.file("f32.npz")]).ok();
     assert_eq!(digest(&folder.file("f32.npz")), digest(&folder.file("f32.safetensors")));
@@ -335,7 +335,7 @@ fn a_recipe_of_several_files_says_what_it_cannot_have() {
     (read.net, read.target.if_exists) = (Some(NetFile::Prototxt(net.into())), IfExists::Replace);
     let why = refusal(&read);
     assert!(why.contains("x-0.npz") && why.contains("read"), "{why}");
-    // A part has its own tensors alone in the receipt, too.
+    // The receipt of a part also lists the part's own tensors alone.
     let parts = several(&folder.file("y-{}.npz"), Divide::ByPart).step(split);
     let before = file.bytes_read();
     parts.plan_several(&file, &Registry::default()).expect("plans").run(&Silent).expect("runs");

@@ -51,7 +51,7 @@ fn transforms_are_done_again_and_compared_in_every_format_with_a_receipt() {
         there_and_back::convert(&source(), &options, &path).expect("written");
         let ours = Checkpoint::open(&path).expect("opens");
         assert_eq!(against(&ours, &source()), (ours.entries().len() as u64, vec![]), "{name}");
-        // Two files with the same transforms are compared as they are.
+        // Two files with the same transforms are compared directly.
         assert_eq!(against(&ours, &ours), (ours.entries().len() as u64, vec![]), "{name}");
     }
 }

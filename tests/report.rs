@@ -1,4 +1,4 @@
-//! `blob report`: the content of the page, its size, and that it has no markup from a file and no external links.
+//! `blob report`: the content of the page, the size, and that there is no markup from a file and no external links.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ const NET: &str = "caffe/net/f32_v2_diff.caffemodel";
 /// Asserts that a page loads nothing and contains no script.
 fn is_closed(page: &str) {
     let (head, body) = page.split_once("<body>").expect("a head and a body");
-    // Text has its `<` and `"` escaped, so the tags are the page's own.
+    // In text `<` and `"` are escaped, so the tags are the page's own.
     let tags: Vec<&str> = body.split('<').skip(1).filter_map(|rest| rest.split('>').next()).collect();
     // Links stay within the page.
     assert!(tags.iter().filter(|tag| tag.contains("href")).all(|tag| tag.starts_with("a href=\"#")), "{tags:?}");
@@ -58,7 +58,7 @@ fn a_page_tells_what_the_commands_tell() {
     let min = stats["min"].as_f64().expect("a number");
     let row = page.lines().find(|line| line.contains(">conv1/0<")).expect("a row");
     assert!(row.contains(&format!(">{min:.3}<")) && row.contains("<svg "), "{row}");
-    // The answer comes first, each of its links leads somewhere, and headers say what they head.
+    // The answer comes first, each of its links leads somewhere, and each header names its column.
     let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("no {words}"));
     assert!(at("no NaN, no Inf in 1,008 values") < at("equal to ") && at("equal to ") < at("<table"), "{page}");
     for link in page.split("href=\"#").skip(1).map(|rest| rest.split('"').next().expect("an end")) {

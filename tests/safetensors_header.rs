@@ -1,4 +1,4 @@
-//! The header of safetensors: odd headers have one meaning, and errors in broken ones have their offset.
+//! The header of safetensors: odd headers have one meaning, and errors in broken ones have an offset.
 
 use crate::support::{archive, changed, compare_cases, open, refusal, trouble};
 

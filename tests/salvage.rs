@@ -92,7 +92,7 @@ fn the_layer_that_is_cut_is_named() {
     }
 }
 
-/// Goldens of which a part can be had, and whether its names are known: an MXNet list has them at its end.
+/// Goldens of which a part can be had, and whether the names are known: an MXNet list has names at the end.
 const GOLDENS: [(&str, Format, bool); 9] = [
     (NET, Format::CaffeModel, true),
     ("caffe/net/v0.caffemodel", Format::CaffeModel, true),

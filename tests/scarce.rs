@@ -38,7 +38,7 @@ fn scarce(command: &Command) -> Command {
     limited
 }
 
-/// Whether the limit works here, and such a user can run our binaries. Otherwise reports what is not tested.
+/// Whether the limit works here, and such a user can run our binaries. Otherwise reports the missing test.
 fn binds(what: &str) -> bool {
     let why = |why: &str| {
         report(&format!("NOT TESTED: {what} where no threads start ({why})"));

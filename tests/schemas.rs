@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::support::blob;
 use crate::support::schemas::{fits, schemas};
 
-/// `docs/json.md` is what the tool prints; `BLOB_WRITE_DOCS=1` rewrites it.
+/// `docs/json.md` is the tool's own text; `BLOB_WRITE_DOCS=1` rewrites it.
 #[test]
 fn the_written_schemas_are_those_of_the_tool() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.md");

@@ -86,7 +86,7 @@ fn masked(line: &str) -> String {
     while at < words.len() {
         let unit = words.get(at + 1).filter(|_| number(at)).copied().unwrap_or_default();
         let plain = unit.trim_end_matches([',', ';', ')']);
-        // The size of what was written: after an arrow, or before the time.
+        // The size of the file written: after an arrow, or before the time.
         let is_output = at.checked_sub(1).is_some_and(|at| ["→", "->"].contains(&words[at]))
             || unit.ends_with(',') && words.get(at + 2) == Some(&"in");
         let mask = match plain {
@@ -161,7 +161,7 @@ fn shards() {
     play("shards", |_| ());
 }
 
-/// Two arrays, and a copy in which one of them is broken.
+/// Two arrays, and a copy in which one is broken.
 fn with_broken(folder: &Folder) {
     let content = npy("'<f4'", "(4,)", &[0; 16]);
     let good = theirs(zip::CompressionMethod::Stored, &[("v.npy", &content), ("w.npy", &content)]);

@@ -160,6 +160,6 @@ fn a_million_names_that_no_shard_has_stay_within_their_bound() {
     let mut opened = None;
     let used = peak(|| opened = Some(Checkpoint::open(folder.path().join(INDEX)).expect("opens")));
     assert_eq!(opened.map(|file| file.entries().len() as u64), Some(count));
-    // Besides the entries, the index stores each name with its shard.
+    // Besides the entries, the index stores each name with the shard.
     assert!(used < (16 << 20) + 512 * count, "{used}");
 }

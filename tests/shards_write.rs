@@ -1,4 +1,4 @@
-//! Safetensors are written in shards as Hugging Face writes them (`data/shards/make.py`), and no existing file is lost.
+//! Safetensors are written in Hugging Face's shards (`data/shards/make.py`), and no existing file is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -38,7 +38,7 @@ fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     files.map(|path| (name(&path), fs::read(&path).expect("readable"))).collect()
 }
 
-/// An index without its receipt, as `json.dumps(…, indent=2, sort_keys=True)` writes it.
+/// An index without the receipt, in the form of `json.dumps(…, indent=2, sort_keys=True)`.
 fn without_receipt(index: &[u8]) -> String {
     let text = String::from_utf8(index.to_vec()).expect("text");
     assert!(text.is_ascii());
@@ -120,7 +120,7 @@ fn nothing_is_lost_where_shards_are_written() {
     assert_eq!(after.len(), 6, "{:?}", after.keys());
     assert!(after["model-00001-of-00009.safetensors"] == b"mine" && after["model.safetensors"] == b"mine");
     assert!(after["model-00002-of-00003.safetensors"] != b"mine");
-    // A source is never replaced, whatever the names of its shards.
+    // A source is never replaced, whatever the names of the shards.
     let copy = copied();
     let index = copy.path().join("b.safetensors.index.json");
     fs::rename(copy.path().join(INDEX), &index).expect("renamed");
@@ -243,7 +243,7 @@ fn a_killed_or_failed_conversion_leaves_nothing_under_the_names() {
     assert!(bytes_of(out.path()).is_empty(), "{:?}", bytes_of(out.path()).keys());
 }
 
-/// Creates a folder with the name of an output file while the conversion runs, so that the file cannot get its name.
+/// Creates a folder with the name of an output file while the conversion runs, so that the file cannot be named.
 struct Spoils(PathBuf);
 
 impl Watch for Spoils {
@@ -272,7 +272,7 @@ fn a_set_that_is_replaced_in_part_has_no_index() {
     let error = planned.run(&Spoils(second.clone())).expect_err("a folder is in the way").to_string();
     assert!(error.contains("model-00002-of-00003.safetensors"), "{error}");
     assert!(!index.exists() && folder.path().join("model-00001-of-00003.safetensors").is_file());
-    // If the existing set must stay, nothing of it is lost.
+    // If the existing set must stay, nothing there is lost.
     fs::remove_dir(&second).expect("removable");
     let index = written(folder.path(), IfExists::Replace).expect("written");
     let before = bytes_of(folder.path());

@@ -1,5 +1,5 @@
-//! Steps of a conversion on small files and nets, as rows of text: what each changes, tells, leaves out or refuses.
-//! The head of `cases/steps.txt` says how a row is read.
+//! Steps of a conversion on small files and nets, as rows of text: the changes, the words, the losses or the refusal of
+//! each. The head of `cases/steps.txt` says how a row is read.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use blob_io::{Checkpoint, Format, IfExists};
 use crate::support::floats::{file, values};
 use crate::support::{Folder, compare_cases, data, open};
 
-/// The source of a row, and the net that its layers make, if there are any.
+/// The source of a row, and the net that the layers make, if there are any.
 fn read(row: &str) -> (Checkpoint, Option<Arc<Topology>>) {
     let (mut text, mut tensors) = (String::new(), Vec::new());
     for item in row.split("; ") {
@@ -43,7 +43,7 @@ fn read(row: &str) -> (Checkpoint, Option<Arc<Topology>>) {
     (file(format, &tensors), (!text.is_empty()).then(|| Arc::new(net())))
 }
 
-/// What the words of a conversion ask for; `said` gets what a fold says beforehand.
+/// The options of a conversion; `said` gets the words of a fold before it.
 fn options(words: &str, source: &Checkpoint, net: Option<&Arc<Topology>>, said: &mut String) -> Options {
     let bound = net.map(|net| Bound::new(net.net(), source));
     let wired = || bound.as_ref().expect("a net");
@@ -88,7 +88,7 @@ fn products(text: &str) -> FcFrom {
     if layer.is_empty() { from } else { from.layer(layer) }
 }
 
-/// The lines of one conversion, and the file that it wrote, if it wrote one.
+/// The lines of one conversion, and the file written, if there is one.
 fn converted(source: &Checkpoint, options: &Options, said: &mut String) -> Option<Checkpoint> {
     let folder = Folder::new();
     let path = folder.path().join("out.safetensors");

@@ -1,4 +1,4 @@
-//! Helpers that the tests share: paths of the data, checksums, runs of the tool, and the report of what ran.
+//! Helpers that the tests share: paths of the data, checksums, runs of the tool, and the report of the files tested.
 
 pub(crate) mod alloc;
 pub(crate) mod archive;
@@ -29,12 +29,12 @@ pub(crate) fn data(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(path)
 }
 
-/// Opens a golden: the path of a file, or its path under `tests/data`.
+/// Opens a golden: the path of a file, or a path under `tests/data`.
 pub(crate) fn opened(path: impl AsRef<Path>) -> Checkpoint {
     open_any(path).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Opens a file that may be broken, or a golden. A bare V0 record has no magic number, so its format is given.
+/// Opens a file that may be broken, or a golden. A bare V0 record has no magic number, so the format is given.
 pub(crate) fn open_any(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
     let path = data("").join(path);
     let is_bare = path.ends_with("mxnet-0.9.5-2/raw_record.bin");
@@ -42,7 +42,7 @@ pub(crate) fn open_any(path: impl AsRef<Path>) -> Result<Checkpoint, Error> {
     options.open(&path)
 }
 
-/// A file or folder of the data outside the repository (`caffe/real`, …); `None` if it is not available.
+/// A file or folder of the data outside the repository (`caffe/real`, …); `None` if not available.
 pub(crate) fn real(path: &str) -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("BLOB_REAL_DATA")?).join(path);
     folder.exists().then_some(folder)
@@ -138,8 +138,8 @@ pub(crate) fn unescaped(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Reports what ran ("caffe: 78 files, 14 real") or was not tested ("NOT TESTED: …"): prints it, and appends it to the
-/// file `BLOB_TEST_REPORT`, which `cargo xtask ci` prints at its end.
+/// Reports the files tested ("caffe: 78 files, 14 real") or the tests that did not run ("NOT TESTED: …"): prints a
+/// line, and appends it to the file `BLOB_TEST_REPORT`, which `cargo xtask ci` prints at the end.
 pub(crate) fn report(line: &str) {
     println!("{line}");
     if let Some(path) = std::env::var_os("BLOB_TEST_REPORT") {
@@ -230,7 +230,7 @@ impl Ran {
         self
     }
 
-    /// Parses standard output as lines of JSON, and checks each against its schema.
+    /// Parses standard output as lines of JSON, and checks each against the schema.
     pub(crate) fn json(&self) -> Vec<serde_json::Value> {
         let line = |l: &str| {
             let line = serde_json::from_str(l).unwrap_or_else(|e| panic!("{e} in {l}"));
@@ -279,13 +279,13 @@ pub(crate) fn in_locale(command: &mut Command) {
     command.env("LC_ALL", "C.UTF-8");
 }
 
-/// Runs the tool to its end.
+/// Runs the tool to the end.
 pub(crate) fn blob(args: &[&str]) -> Ran {
     blob_with(args, b"")
 }
 
-/// Runs the tool with these bytes as its standard input.
-/// The tool's commands, as its help lists them.
+/// Runs the tool with these bytes as standard input.
+/// The tool's commands, as listed in the help.
 pub(crate) fn commands() -> Vec<String> {
     let help = blob(&["--help"]).out;
     let listed =
@@ -344,7 +344,7 @@ fn a_cleared_progress_bar_is_removed() {
     assert_eq!(without_bar("a\n\x1b[2K1 of 2\x1b[2K2 of 2\x1b[2Kb"), "a\nb");
 }
 
-/// What a Python with NumPy prints for a script and arguments; `None` without such a Python. `BLOB_PYTHON` names one,
+/// The output of a Python with NumPy for a script and arguments; `None` without such a Python. `BLOB_PYTHON` names one,
 /// otherwise `python3` is tried.
 pub(crate) fn by_python(script: &str, args: &[&str]) -> Option<String> {
     let python = std::env::var("BLOB_PYTHON").unwrap_or_else(|_| "python3".to_owned());
@@ -358,13 +358,13 @@ pub(crate) fn by_python(script: &str, args: &[&str]) -> Option<String> {
     Some(String::from_utf8(run.stdout).expect("UTF-8"))
 }
 
-/// Runs any command to its end, and asserts that it did not panic.
+/// Runs any command to the end, and asserts that there was no panic.
 pub(crate) fn ran(mut command: Command, input: &[u8]) -> Ran {
     let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().expect("the command starts");
     let mut stdin = child.stdin.take().expect("standard input is a pipe");
     let output = std::thread::scope(|scope| {
-        // The write fails if the command ends without reading its input.
+        // The write fails if the command ends without reading the input.
         scope.spawn(move || stdin.write_all(input).ok());
         child.wait_with_output().expect("the command ends")
     });

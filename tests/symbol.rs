@@ -32,7 +32,7 @@ fn the_variables_are_those_that_mxnet_finds() {
                 let said = variable.dims.as_deref().unwrap_or(&[]);
                 let fits = said.iter().zip(dims).all(|(said, dim)| said.is_none_or(|said| said == *dim));
                 assert!(variable.dims.is_none() || said.len() == dims.len() && fits, "{net}: {variable:?}, {dims:?}");
-                // `scale` is an operand like data, and its name is not that of a learnt parameter.
+                // `scale` is an operand like data, and has no name of a learnt parameter.
                 let is_other = inputs.contains(&*variable.name) || &*variable.name == "scale";
                 assert_eq!(variable.is_parameter, !is_other, "{net}: {variable:?}");
             }

@@ -1,9 +1,9 @@
 //! Compares `SyncedMem` and `SharedMem` with tables of the real Caffe's `SyncedMemory`: every state, every operation,
 //! and the cost of each.
 //!
-//! Device 0 is a loopback device, "another device" one beside it. Each row prepares its state, runs its operation and
+//! Device 0 is a loopback device, "another device" one beside it. Each row prepares a state, runs an operation and
 //! compares the head, the blocks, the transfers and the newest byte. Where we differ, [`Why`] says why, and the row
-//! asserts exactly what we do instead: never more transfers over the bus than Caffe makes.
+//! asserts exactly our own behaviour: never more transfers over the bus than Caffe makes.
 
 mod rig;
 
@@ -15,7 +15,7 @@ use synced_mem::{Event, EventKind, Stats};
 
 use crate::support::{data, report, rows};
 
-/// Every deliberate difference, with its reason.
+/// Every deliberate difference, with the reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Why {
     /// Caffe aborts at a failed allocation; here it is [`Error::OutOfMemory`] or [`Error::DeviceOutOfMemory`], and
@@ -24,10 +24,11 @@ enum Why {
     /// `set_*_data(NULL)`: memory that can be adopted is never null here. The closest mistake is memory of another
     /// length, which is [`Error::WrongLength`] and changes nothing.
     NoNull,
-    /// `async_gpu_push` aborts unless the head is at the host; `device` works from any state and moves what is missing.
+    /// `async_gpu_push` aborts unless the head is at the host; `device` works from any state and moves the missing
+    /// bytes.
     PushFromAnywhere,
     /// Caffe supports one device. On another one it returns the first one's pointer, or aborts if built with DEBUG.
-    /// Here each device has its own copy, which is copied directly from the first device's if that is valid.
+    /// Here each device has a copy of its own, copied directly from the first device's if that is valid.
     EachDeviceItsCopy,
     /// In DEBUG builds, Caffe's host bytes can only be accessed while the memory's device is the current one. Here
     /// there is no current device.
@@ -39,7 +40,7 @@ enum Why {
     NoDevice,
 }
 
-/// What happened, as counted in the tables. Plain and pinned host blocks count as one kind, and so do both kinds of
+/// The events, as counted in the tables. Plain and pinned host blocks count as one kind, and so do both kinds of
 /// upload.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 struct Costs {
@@ -152,7 +153,7 @@ impl Row {
         Outcome { head: self.before, costs, error }
     }
 
-    /// Our outcome, and the reason if it differs from Caffe's.
+    /// Our outcome, and the reason of a difference from Caffe's.
     fn ours(&self, mode: Mode) -> (Outcome, Option<Why>) {
         let different = |outcome, why| (outcome, Some(why));
         match self.op.as_str() {
@@ -240,14 +241,14 @@ fn check(row: &Row, mode: Mode, shell: Shell) -> Option<Why> {
     why
 }
 
-/// Checks that the memory's counters agree with its events.
+/// Checks that the memory's counters agree with the events.
 fn check_counters(row: &Row, rig: &mut Rig, before: [u64; 4]) {
     let after = Costs::from_stats(&rig.memory().stats());
     let counted: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
     assert_eq!(counted, rig.costs().as_stats(), "{}", row.at);
 }
 
-/// Checks that the valid copies have Caffe's bytes, and that what Caffe frees at once is freed in the end.
+/// Checks that the valid copies have Caffe's bytes, and that memory which Caffe frees at once is freed in the end.
 fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
     let costs = rig.costs();
     let newest = rig.newest();

@@ -15,7 +15,7 @@ use crate::support::{data, report, rows};
 const VALUES: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 const OTHERS: [f32; 6] = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0];
 
-/// Every deliberate difference, with its reason.
+/// Every deliberate difference, with the reason.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Why {
     /// Caffe copies on the side of the thread's mode, and first moves source and destination there. Our copy runs where
@@ -33,7 +33,7 @@ struct Outcome {
     diff: Head,
     /// Blocks allocated on the device, uploads, downloads, copies between blocks.
     costs: [u64; 4],
-    /// The head of the other blob's part, if it is in the table.
+    /// The head of the other blob's part, if that is in the table.
     other: Option<Head>,
 }
 
@@ -69,7 +69,7 @@ fn row_of(row: &[String]) -> Row {
 }
 
 impl Row {
-    /// Our outcome, and the reason if it differs from Caffe's.
+    /// Our outcome, and the reason of a difference from Caffe's.
     fn ours(&self) -> (Outcome, Option<Why>) {
         let (outcome, why) = match self.op.as_str() {
             "c.CopyFrom(b)" => self.copied(self.data),

@@ -1,4 +1,4 @@
-//! Every file within its format, and to safetensors, npz and folders and back: values, bytes, frames of receipts.
+//! Every file within the same format, and to safetensors, npz and folders and back: values, bytes, frames of receipts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ const WITHOUT: [(Format, &str); 4] = [
 /// How many files of each format passed.
 type Counts = BTreeMap<&'static str, usize>;
 
-/// Converts the file within its format; false if the file is broken and refused.
+/// Converts the file within the same format; false if the file is broken and refused.
 fn stays(path: &Path, source: &Checkpoint, out: &Path) -> bool {
     if let Err(error) = convert(source, &Options::new(source.format()), out) {
         let is_known = |entry: &Entry| entry.fault().is_some() || entry.foreign_dtype().is_some();

@@ -1,4 +1,4 @@
-//! Files that begin like something else are read as what they are, and as what the caller says they are.
+//! Files that begin like something else are read in their own format, and in the one that the caller names.
 
 use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
@@ -94,7 +94,7 @@ fn a_named_format_is_that_of_an_archives_member() {
     let mut tar = tarred([("w.npy", &array[..])]);
     let found = |tar: &[u8]| open_as(Format::Npy, "x.tar", tar).expect("opens").member().map(str::to_owned);
     assert_eq!(found(&tar).as_deref(), Some("w.npy"));
-    // A tar without a magic is one still, because its bytes are not of the format that was named.
+    // A tar without a magic is one still, because the bytes are not of the format that was named.
     tar[257..265].fill(0);
     tar[148..156].fill(b' ');
     let sum: u32 = tar[..512].iter().map(|byte| u32::from(*byte)).sum();

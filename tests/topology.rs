@@ -21,7 +21,7 @@ fn of_weights(path: &str) -> Net {
     Checkpoint::open(data(path)).and_then(|file| file.net()).unwrap_or_else(|e| panic!("{e}")).expect("a net")
 }
 
-/// The properties of a layer that do not depend on its generation.
+/// The properties of a layer that do not depend on the generation.
 fn facts(layer: &Layer) -> impl PartialEq + std::fmt::Debug {
     let wires = (layer.bottoms.to_vec(), layer.tops.to_vec());
     let window = layer.window.clone();
@@ -78,7 +78,7 @@ fn the_generations_say_the_same() {
         let other = of_text(&format!("caffe/forward/{other}.prototxt"));
         assert_eq!(all(&today), all(&other));
     }
-    // Equal to Caffe's own upgrade, which removes the padding layer and pads its reader.
+    // Equal to Caffe's own upgrade, which removes the padding layer and pads the reader.
     for (old, new) in [("v0", "v0.upgraded"), ("v1", "v1.upgraded")] {
         let (old, new) =
             (of_weights(&format!("caffe/net/{old}.caffemodel")), of_weights(&format!("caffe/net/{new}.caffemodel")));

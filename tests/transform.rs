@@ -152,7 +152,7 @@ fn what_is_no_float_stays_and_is_said() {
     assert!(plan.tensors()[1].changes[0].is_asked);
 }
 
-/// A user's own transform: replaces two tensors by their sum, under one name.
+/// A user's own transform: replaces two tensors by the sum, under one name.
 #[derive(Debug)]
 struct Sum {
     /// The number of values that are missing in the result.
@@ -225,7 +225,7 @@ fn a_transform_of_ones_own_stands_beside_ours() {
     assert_eq!(refused, "x.npz: does not allow sum: \"b\" has another shape");
 }
 
-/// The violations of a transform, each with its error.
+/// The violations of a transform, each with the error.
 #[derive(Debug)]
 struct Wrong(fn(&[Spec<'_>]) -> Outcome);
 

@@ -28,7 +28,7 @@ fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
     open("net.caffemodel", &bytes).expect("opens")
 }
 
-/// A layer with its bottom, its top, the fields of its parameters, and weights of this shape.
+/// A layer with bottom, top, the fields of the parameters, and weights of this shape.
 fn wired(name: &str, kind: &str, [bottom, top]: [&str; 2], settings: Vec<u8>, weight: &[u64]) -> Vec<u8> {
     let texts = [(1, name), (2, kind), (3, bottom), (4, top)].map(|(number, text)| len(number, text.as_bytes()));
     let values: Vec<f32> = (0..weight.iter().product()).map(|i: u64| i as f32).collect();
@@ -193,7 +193,7 @@ fn a_real_net_of_before_2015_is_squeezed_to_that_of_today() {
     assert_eq!(all(&squeezed(&old)), all(&new));
 }
 
-/// Each tensor is found by its name, and not among those of all layers that read the image.
+/// Each tensor is found by name, and not among those of all layers that read the image.
 #[test]
 fn rgb_does_linear_work() {
     let make = |size: usize| -> Vec<u8> {

@@ -120,7 +120,7 @@ fn a_window_in_a_window_moves_along_at_any_depth() {
         assert_eq!(innermost.as_ref().steps().start, chain[0].pos() + inside);
         assert_eq!(innermost.part(Part::Data).elements::<f32>().unwrap()[0] as usize, innermost.as_ref().steps().start);
     }
-    // Moving a window in the middle of the chain moves the windows in it, and not those around it.
+    // Moving a window in the middle of the chain moves the windows inside, and not those around.
     let before = chain[9].as_ref().steps().start;
     let other = 1 - chain[10].pos();
     chain[10].set_pos(other).unwrap();

@@ -1,4 +1,4 @@
-//! Each reader on files that are made to cost it most: its work, which is counted and not timed, and its memory grow
+//! Each reader on files made to cost most: the work, which is counted and not timed, and the memory grow
 //! linearly with the file, and only up to the limits.
 
 mod conversions;
@@ -23,7 +23,7 @@ use crate::support::message::{floats, len, shape, var};
 use crate::support::onnx::{onnx_of_dims, onnx_of_metadata, onnx_of_names, onnx_of_numbers, onnx_of_tensors};
 use crate::support::work::broken_bounds;
 
-/// A test for each reader, with what makes hostile files for it, and the format that the file is opened as.
+/// A test for each reader, with a maker of hostile files, and the format that the file is opened as.
 macro_rules! rows {
     ($($name:ident $(as $from:ident)?;)*) => { $(
         pub(crate) mod $name {
@@ -163,7 +163,7 @@ fn layers_are_taken_out_in_linear_work_and_memory() {
             layer(b"BatchNorm", &format!("c{i}"), &format!("b{i}")),
         ]
     };
-    // From the last pair to the first, each reads the one before it in the file.
+    // From the last pair to the first, each reads the one before in the file.
     let make = |size: usize| (0..size / 70).rev().flat_map(pair).flatten().collect();
     let broken = broken_bounds("layers taken out", make, |file| {
         let source: Arc<[u8]> = file.into();
@@ -196,7 +196,7 @@ fn caffe_v1(size: usize) -> Vec<u8> {
     len(2, &[len(4, b"n"), filled(size, &len(6, b""))].concat())
 }
 
-/// Blobs in the nested layer and in the one around it.
+/// Blobs in the nested layer and in the outer one.
 fn caffe_v0(size: usize) -> Vec<u8> {
     let nested = [len(1, b"n"), filled(size / 2, &len(50, b""))].concat();
     len(2, &[len(1, &nested), filled(size / 2, &len(6, b""))].concat())
@@ -241,7 +241,7 @@ fn caffe_solver_state(size: usize) -> Vec<u8> {
     [var(1, 5), filled(size, &len(3, b""))].concat()
 }
 
-/// A vector that is told from a net by its first blob.
+/// A vector that is told from a net by the first blob.
 fn caffe_detected(size: usize) -> Vec<u8> {
     [len(1, &[shape(&[1]), floats(&[1.0])].concat()), filled(size, &len(1, b""))].concat()
 }
@@ -292,7 +292,7 @@ fn neoml_array_of_nulls(size: usize) -> Vec<u8> {
     [(size as i32).to_le_bytes().to_vec(), vec![1; size]].concat()
 }
 
-/// A layer without a class: its name, its number of blobs.
+/// A layer without a class: the name, the number of blobs.
 fn layer(name: &[u8], blobs: i32) -> Vec<u8> {
     let multipliers = [1.0_f32; 3].iter().flat_map(|one| one.to_le_bytes());
     let head = [VERSION, &[name.len() as u8], name, &[0; 4], &[1, 1]].concat();

@@ -95,7 +95,7 @@ fn a_tensor_that_gives_other_bytes_the_second_time_leaves_no_npz() {
     assert_eq!((refused.reason(), times.get()), (Reason::Request, 2));
     assert!(refused.to_string().ends_with("tensor \"lies\" gave other bytes when it was read again"), "{refused}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    // The other formats read it once.
+    // The other formats read the tensor once.
     write(Format::Safetensors).unwrap();
     assert_eq!(times.get(), 3);
 }

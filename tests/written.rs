@@ -1,4 +1,4 @@
-//! What is written can be read: safetensors and npy in both directions with other crates, the layout of files, file
+//! Files written can be read: safetensors and npy in both directions with other crates, the layout of files, file
 //! names, pipes.
 
 use std::collections::HashMap;

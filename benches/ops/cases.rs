@@ -34,7 +34,7 @@ pub(crate) enum Op {
 /// One case: a row in every table.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
-    /// The name in all tables; a shape in it is that at 256 MiB.
+    /// The name in all tables; a shape there is that at 256 MiB.
     pub(crate) name: String,
     pub(crate) op: Op,
     /// The shape of `x`, row-major.
@@ -57,7 +57,7 @@ pub(crate) fn sections(mib: usize) -> Vec<(usize, Vec<Case>)> {
     all
 }
 
-/// A payload size in words: in KiB if it fits in the caches, as in the names of those cases, else in MiB.
+/// A payload size in words: in KiB if the caches hold the payload, as in the names of those cases, else in MiB.
 pub(crate) fn payload(kib: usize) -> String {
     match kib {
         kib if CACHED.contains(&kib) => format!("{kib} KiB, in cache"),
@@ -108,7 +108,7 @@ fn elements(dims: &[usize]) -> [Case; 5] {
 /// The payload sizes in KiB that fit in the caches: in the second level of most cores, and in the third.
 pub(crate) const CACHED: [usize; 2] = [64, 4096];
 
-/// A few cases of `kib` KiB, which fit in the caches. They have no bars.
+/// A few cases of `kib` KiB, which fit in the caches. Without bars.
 pub(crate) fn small(kib: usize) -> Vec<Case> {
     let count = kib * 256;
     let side = count.isqrt();

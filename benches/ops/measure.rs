@@ -1,4 +1,4 @@
-//! Times an operation and a memcpy of its payload in turn, both on blobs, with one thread and with two.
+//! Times an operation and a memcpy of the payload in turn, both on blobs, with one thread and with two.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::table::median;
 /// nothing beside that.
 const WORK: usize = 64 << 20;
 
-/// A smaller memcpy stays on one thread, like the operations: split in two, it takes several times as long.
+/// A smaller memcpy stays on one thread, like the operations: split in two, a copy takes several times as long.
 const SMALL: usize = 1 << 20;
 
 /// The size of the blob whose pages are counted.
@@ -77,7 +77,7 @@ impl Bench {
         })
     }
 
-    /// The rounds, and the number of runs in each. A round before them, which touches the memory for the first time, is
+    /// The rounds, and the number of runs in each. A round before, which touches the memory for the first time, is
     /// discarded.
     fn rounds(&self, whole: &AnyBlob, mut op: impl FnMut() + Send) -> (Vec<Round>, usize) {
         let mut copy = run::blob(whole.shape().dims(), whole.dtype());

@@ -1,4 +1,4 @@
-//! Prepares the operations that `ops` measures, so that they can run repeatedly on memory that is already allocated.
+//! Prepares the operations that `ops` measures, for repeated runs on memory that is already allocated.
 //!
 //! Times nothing.
 

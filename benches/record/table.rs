@@ -1,4 +1,4 @@
-//! Joins the rows of several programs by the names of their cases into the table of a record. Pure.
+//! Joins the rows of several programs by the names of the cases into the table of a record. Pure.
 //!
 //! Relies on all programs using the same names. Ours must be read first.
 

@@ -1,5 +1,5 @@
 //! Backends that each break one promise of `Queue`, based on a loopback that runs work as late as possible. They rely
-//! on the suite to keep blocks and host bytes alive when it fails, so that what they do too late harms nothing.
+//! on the suite to keep blocks and host bytes alive when it fails, so that accesses that come too late harm nothing.
 
 mod block;
 mod queue;
@@ -11,7 +11,7 @@ use synced_mem::{Device, DeviceId, Error, HostBlock, Meter, Queue, QueueId, Sync
 
 use queue::WrongQueue;
 
-/// The broken promise, and how it is broken.
+/// The broken promise, and the manner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     None,

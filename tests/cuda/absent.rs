@@ -53,7 +53,7 @@ fn a_driver_that_lacks_a_function() {
     expect_success(&output);
 }
 
-/// What an application does: to open a GPU and to use it fail alike.
+/// An application's two steps: to open a GPU and to use it fail alike.
 fn queue_of(ordinal: usize) -> Result<Arc<dyn Queue>, synced_mem::Error> {
     Cuda::open(ordinal)?.queue()
 }

@@ -1,4 +1,4 @@
-//! Counts the memory accesses of the kernels on whole tiles: not their time, but what would make them slow.
+//! Counts the memory accesses of the kernels on whole tiles: not their time, but the causes of a slow kernel.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn blob(dtype: DType, dims: &[usize]) -> AnyBlob {
     AnyBlob::from_vec(shape, dtype, bytes).unwrap()
 }
 
-/// Asserts that a kernel has run and meets its goals. `width` is that of its words.
+/// Asserts that a kernel has run and meets its goals. `width` is that of the words.
 #[track_caller]
 fn expect_fast(session: &Session, queue: &Arc<dyn Queue>, kernel: &str, width: usize) {
     let least = if width >= 4 { 0.95 } else { 0.90 };

@@ -72,7 +72,7 @@ fn together(newest: &mut Newest) -> Result<(), Error> {
     far.synchronize()
 }
 
-/// Runs the work with its `nth` call failing. Returns false if there is no such call.
+/// Runs the work with the `nth` call failing. Returns false if there is no such call.
 fn fails(setup: Setup, work: fn(&mut Newest) -> Result<(), Error>, nth: u64, code: u32) -> bool {
     let session = Session::start(setup);
     session.fail("", nth, code);
@@ -195,7 +195,7 @@ fn a_context_that_is_lost_fails_all_that_relied_on_it_and_nothing_else() {
     drop(kept.device(&alone, ..).unwrap());
     assert_eq!(kept.host(..).unwrap()[..], [1; 64]);
     assert!(lost.host(..).is_err());
-    // A program can use the GPU again once it has dropped everything.
+    // A program can use the GPU again after dropping everything.
     drop((kept, lost, block));
     drop((queue, other, waits, waits_through, alone, gpu, far));
     expect_no_leaks(&session);

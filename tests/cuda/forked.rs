@@ -14,7 +14,7 @@ fn is_forked<T>(result: Result<T, Error>) {
     assert!(matches!(result, Err(Error::Forked)), "{:?}", result.err());
 }
 
-/// What a child sees of a GPU of its parent.
+/// A child's view of a GPU of its parent.
 fn in_child(gpu: Arc<Cuda>, queue: Arc<dyn Queue>, memory: SharedMem, pinned: SharedMem) {
     assert_eq!(Cuda::open(0).unwrap_err(), Absent::Forked);
     assert_eq!(list().unwrap_err().to_string(), Absent::Forked.to_string());

@@ -1,4 +1,4 @@
-//! Launches through tokens: what a kernel reads and writes, and what is refused before anything is enqueued.
+//! Launches through tokens: the bytes that a kernel reads and writes, and refusals before anything is enqueued.
 
 use std::sync::Arc;
 use std::thread;
@@ -128,7 +128,7 @@ fn a_queue_of_another_backend_has_no_programs() {
     assert!(MORE.load(&*Loopback::new(Mode::Deferred).queue().unwrap()).unwrap().is_none());
 }
 
-/// What the driver answered.
+/// The driver's answer.
 fn code(error: &Error) -> u32 {
     let mut source = std::error::Error::source(error);
     while let Some(error) = source {
@@ -239,7 +239,7 @@ fn each_call_of_a_launch_in_turn() {
             // SAFETY: as in `add_one`.
             unsafe { launch(&*queue, &kernel, grid(64), &uses, &params) }.map_err(|_| ())
         })();
-        // The call may be the one that brings them back.
+        // The call may be the one that brings the bytes back.
         let bytes = to.host(..).or_else(|_| to.host(..)).unwrap().to_vec();
         assert!(bytes == [2; 64] || (result.is_err() && bytes == [9; 64]), "call {nth}: {bytes:?}");
         assert_eq!(from.host(..).unwrap()[..], [1; 64]);

@@ -1,4 +1,4 @@
-//! Where operations run, which bytes they transfer, and what they refuse before they change anything.
+//! Where operations run, which bytes they transfer, and their refusals before anything changes.
 
 use std::sync::Arc;
 

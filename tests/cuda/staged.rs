@@ -67,7 +67,7 @@ fn an_allocation_that_waits_for_room_keeps_nobody_waiting() {
     let refused = || memory.upload(&queue, ..MOVED).unwrap_err();
     during(&queue, &memory, || assert!(matches!(refused(), Error::DeviceOutOfMemory { .. })));
     assert_eq!(session.calls("cuMemPoolTrimTo"), 1);
-    // What a queue frees behind a kernel is room when the kernel has ended.
+    // Memory that a queue frees behind a kernel is room when the kernel has ended.
     drop(other);
     memory.upload(&queue, ..MOVED).unwrap();
     drop((memory, queue, gpu));

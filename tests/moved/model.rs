@@ -14,7 +14,7 @@ use super::{NOTHING, Watch};
 /// The model: for each element, where its newest value is.
 struct Model {
     values: Vec<u32>,
-    /// Whether the host and the device have the newest value. If neither has it, it was never written, and is zero.
+    /// Whether the host and the device have the newest value. A value that neither has was never written, and is zero.
     valid: [Vec<bool>; 2],
 }
 
@@ -40,7 +40,7 @@ impl Model {
     }
 }
 
-/// One access: its side, its kind, and the view that it uses.
+/// One access: the side, the kind, and the view.
 #[derive(Debug, Clone, Copy)]
 enum How {
     Read,

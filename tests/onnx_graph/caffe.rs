@@ -40,7 +40,7 @@ const REFUSED: Refused = &[
     ("pooling-max-gap", "a window that begins beyond"),
 ];
 
-/// The most by which an output may differ, relative to its greatest value.
+/// The most by which an output may differ, relative to the greatest value.
 const BAR: f64 = 1e-4;
 
 /// The outcome of a case.
@@ -50,7 +50,7 @@ enum Outcome {
     Wrong(String),
 }
 
-/// Runs a case's model, and compares each output of Caffe's with the value of its name.
+/// Runs a case's model, and compares each output of Caffe's with the value of that name.
 fn outcome(case: &Case, converted: Result<Model, String>) -> Outcome {
     let model = match converted {
         Ok(model) => model,
@@ -182,7 +182,7 @@ fn rows(boxes: &Tensor) -> Tensor {
     Tensor::float(&[rows.len(), width], rows.concat())
 }
 
-/// Compares every case, and says what has no form, or another one than Caffe's.
+/// Compares every case, and names those without a form, or with another one than Caffe's.
 pub(super) fn compare(
     cases: &[Case],
     refused: Refused,
@@ -221,7 +221,8 @@ const CORNERS: &str = r#"input: "loc" input_shape { dim: 1 dim: 12 } input: "con
     layer { name: "out" type: "DetectionOutput" bottom: "loc" bottom: "conf" bottom: "prior" top: "out"
             detection_output_param { num_classes: 2 code_type: CORNER keep_top_k: 9 nms_param { nms_threshold: 0.3 top_k: 9 } } }"#;
 
-/// Caffe's `JaccardOverlap`: what two boxes share, by what they cover together. Edges out of order cover nothing.
+/// Caffe's `JaccardOverlap`: the area that two boxes share, over the area of both together. Edges out of order cover
+/// nothing.
 fn overlap(one: &[f64], two: &[f64]) -> f64 {
     let sides = [0, 1].map(|side| one[2 + side].min(two[2 + side]) - one[side].max(two[side]));
     let area = |edges: &[f64]| (edges[2] - edges[0]).max(0.0) * (edges[3] - edges[1]).max(0.0);

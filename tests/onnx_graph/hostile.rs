@@ -17,7 +17,7 @@ use crate::support::report;
 /// The longest text whose every byte is changed.
 const LONGEST: usize = 1200;
 
-/// The memory that a small net may use; its constants may have 64 MiB, and are copied once.
+/// The memory that a small net may use; the constants may have 64 MiB, and are copied once.
 const MOST: u64 = 256 << 20;
 
 /// Reads a text as a description of a net: Caffe's, or MXNet's.

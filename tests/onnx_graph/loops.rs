@@ -1,10 +1,10 @@
-//! Caffe's layers as loops over their own parameters, in f64: the formulas of each `Forward_cpu`.
+//! Caffe's layers as loops over the layers' parameters, in f64: the formulas of each `Forward_cpu`.
 //!
 //! Knows nothing of ONNX. A layer that has no loops here has goldens of the real Caffe alone.
 
 use super::tensor::{Tensor, canonical, flat, indices};
 
-/// A layer: its parameters, its inputs, and its tensors.
+/// A layer: parameters, inputs, and tensors.
 pub(super) struct Layer<'a> {
     pub(super) kind: &'a str,
     /// The text of a parameter; one that repeats has a text for each.

@@ -1,5 +1,5 @@
 //! Reads an ONNX model for the interpreter: the fields of onnx.proto by number, over the tests' own protobuf reader.
-//! Panics on a field that it does not know, so that nothing in an emitted model goes unseen.
+//! Panics on an unknown field, so that nothing in an emitted model goes unseen.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub(crate) struct Model {
     pub(crate) initializers: BTreeMap<String, Tensor>,
 }
 
-/// A value with its declared shape; a symbolic extent is `None`.
+/// A value with the declared shape; a symbolic extent is `None`.
 #[derive(Debug, Default)]
 pub(crate) struct Value {
     pub(crate) name: String,

@@ -172,7 +172,7 @@ fn runs(case: &Case, text: &str, random: &mut Random) -> bool {
     true
 }
 
-/// Whatever small numbers a symbol has, its model holds its own claims: shapes, types, what is written and read.
+/// Whatever small numbers a symbol has, its model holds its own claims: shapes, types, values written and read.
 #[test]
 fn random_numbers_of_a_symbol_give_models_that_hold_their_claims() {
     let cases = cases("onnx_graph/mxnet.npz");

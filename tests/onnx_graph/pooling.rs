@@ -123,7 +123,7 @@ fn poolings_have_the_windows_of_caffe_s_loops() {
     ));
 }
 
-/// What may read a mask, with `m` for the mask and `p` for the maxima.
+/// The layers that may read a mask, with `m` for the mask and `p` for the maxima.
 const READERS: &[&str] = &[
     "type: \"Eltwise\" bottom: \"p\" bottom: \"m\" top: \"y\"",
     "type: \"Eltwise\" bottom: \"m\" bottom: \"m\" top: \"y\" eltwise_param { operation: PROD }",

@@ -1,5 +1,5 @@
 //! Each row of Caffe's table with random parameters, inputs and weights: the model holds its own claims, and computes
-//! what the layer's loops compute. The rows are the product's own list, so that a new row is tried as well.
+//! the values of the layer's loops. The rows are the product's own list, so that a new row is tried as well.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ impl<'r> Trial<'r> {
         let mut stated = BTreeMap::new();
         for (name, default) in &row.parameters {
             let (texts, most) = vocabulary(name);
-            // What must be stated is, three times in four.
+            // A required field is stated three times in four.
             let is_stated = if default.is_empty() && !name.contains('_') || ["num_output", "kernel_size"].contains(name)
             {
                 !random.once_in(4)
@@ -200,7 +200,7 @@ impl<'r> Trial<'r> {
         text + "}"
     }
 
-    /// Runs the model, and compares its outputs with the layer's loops. Whether there was a model, and loops.
+    /// Runs the model, and compares the outputs with the layer's loops. Whether there was a model, and loops.
     fn outcome(&self, text: &str, random: &mut Random) -> Option<bool> {
         let net = prototxt("net.prototxt", text.as_bytes()).ok()?.in_phase(Phase::Test);
         let weights: RefCell<BTreeMap<String, Vec<f64>>> = RefCell::default();

@@ -1,5 +1,5 @@
-//! Runs a model node by node, and holds it to its own claims: declared shapes and types, no value twice, no attribute
-//! and no initializer that nothing reads.
+//! Runs a model node by node, and holds the model to its claims: declared shapes and types, no value twice, no
+//! attribute and no initializer that nothing reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

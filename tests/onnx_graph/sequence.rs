@@ -45,7 +45,7 @@ pub(super) fn lstm(node: &Node, inputs: &[Option<&Tensor>]) -> Vec<Tensor> {
     vec![Tensor::float(&[steps, 1, batch, hidden], all), Tensor::float(&last, h), Tensor::float(&last, c)]
 }
 
-/// A box as its least and greatest y and x.
+/// A box as the least and greatest y and x.
 fn corners(values: &[f64], is_centered: bool) -> [f64; 4] {
     let [a, b, c, d] = values[..] else { unreachable!() };
     if is_centered {

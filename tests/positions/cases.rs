@@ -45,7 +45,7 @@ pub(super) const CASES: &[Case] = &[
         alone: UNKNOWN,
         behind: "refused: no weights of an inner product have 24 inputs",
     },
-    // Channels that are weighed by their means.
+    // Channels that are weighed by the means.
     Case {
         nodes: &[
             ("mean", "m", "axis=(2, 3); keepdims=True", &[2]),
@@ -174,7 +174,7 @@ pub(super) const CASES: &[Case] = &[
         alone: "layout: values become channels",
         behind: "refused: no weights of an inner product have 24 inputs",
     },
-    // A factor for each flattened value, and none that mixes them.
+    // A factor for each flattened value, and none that mixes values.
     Case {
         nodes: &[
             ("Flatten", "x", "", &[2]),

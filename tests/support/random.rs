@@ -10,7 +10,7 @@ impl Random {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
-    /// What repeats the numbers that follow.
+    /// The seed that repeats the numbers that follow.
     pub(crate) fn state(&self) -> u64 {
         self.0
     }

@@ -93,7 +93,7 @@ pub(crate) fn check_identity(file: &Checkpoint, tensors: &[Tensor], bf16: DType)
     check_values(file, tensors, bf16)
 }
 
-/// Checks that a file contains exactly these tensors, however they are stored. bf16 is read as `bf16`.
+/// Checks that a file contains exactly these tensors, in whatever form. bf16 is read as `bf16`.
 pub(crate) fn check_values(file: &Checkpoint, tensors: &[Tensor], bf16: DType) -> Result<(), TestCaseError> {
     prop_assert_eq!(file.entries().len(), tensors.len());
     prop_assert!(file.warnings().is_empty(), "{:?}", file.warnings());

@@ -4,12 +4,12 @@ use blob_io::work;
 
 use super::alloc::peak;
 
-/// The smallest file, and how often it doubles.
+/// The smallest file, and the number of doublings.
 const SMALLEST: usize = 64 << 10;
 const DOUBLINGS: u32 = 5;
-/// What the work may grow by at each of the last three doublings, in tenths.
+/// The allowed growth of the work at each of the last three doublings, in tenths.
 const MAX_GROWTH: u64 = 22;
-/// The memory that a file may cost for each of its bytes, and beside that.
+/// The memory that a file may cost for each byte, and beside that.
 const MEMORY_EACH: u64 = 64;
 const MEMORY_FREE: u64 = 16 << 20;
 

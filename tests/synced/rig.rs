@@ -104,7 +104,7 @@ impl Memory {
     }
 }
 
-/// A memory with two devices, and counters of its events.
+/// A memory with two devices, and counters of the events.
 pub(super) struct Rig {
     device: Arc<Loopback>,
     queue: Arc<dyn Queue>,
@@ -190,7 +190,7 @@ impl Rig {
         self.memory().device(&queue).map(drop)
     }
 
-    /// Brings a new memory to a state, by its name in the tables.
+    /// Brings a new memory to a state, by the name in the tables.
     pub(super) fn prepare(&mut self, state: &str) -> Result<(), Error> {
         match state {
             "U" => Ok(()),
@@ -212,7 +212,7 @@ impl Rig {
         }
     }
 
-    /// Runs an operation, by its name in the tables.
+    /// Runs an operation, by the name in the tables.
     pub(super) fn run(&mut self, op: &str, gpu_mode: bool) -> Result<(), Error> {
         match op {
             "cpu_data" | "cpu_data on another device" => self.host(),

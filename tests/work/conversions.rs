@@ -1,5 +1,5 @@
-//! Conversions, comparisons and divisions of files that are made to cost them most: the work, which is counted, and the
-//! memory grow linearly with the file. What is said of such a file stays short.
+//! Conversions, comparisons and divisions of files made to cost most: the work, which is counted, and the
+//! memory grow linearly with the file. The words on such a file stay few.
 
 use blob_convert::diff::{Tolerance, diff};
 use blob_convert::recipe::Divide;

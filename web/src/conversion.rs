@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::refused;
 
-/// What is said of a plan: each tensor of the output, and all changes.
+/// The plan in words: each tensor of the output, and all changes.
 pub(crate) fn plan(checkpoint: &Checkpoint, recipe: &str) -> Result<String, Error> {
     let recipe = Recipe::read("the recipe", recipe)?;
     let plan = recipe.plan_of(&[checkpoint], None, &Registry::default())?;

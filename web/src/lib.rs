@@ -67,7 +67,7 @@ pub fn open(number: u32, name: &str, len: f64, how: &str) -> Result<Opened, Stri
 
 #[wasm_bindgen]
 impl Opened {
-    /// What the file is: the line of `blob info --json`.
+    /// A summary of the file: the line of `blob info --json`.
     pub fn info(&self) -> String {
         let mut line = Vec::new();
         let _ = json::line(&mut line, &Facts::of(&self.0));
@@ -104,7 +104,7 @@ impl Opened {
         tensor::numbers(&self.0, place, most).map_err(|e| said(&e))
     }
 
-    /// What is broken: as `blob verify`.
+    /// The faults of the file, as `blob verify` lists them.
     pub fn verify(&self) -> String {
         verdict::of(&self.0, &Told::default()).to_string()
     }
@@ -125,12 +125,12 @@ impl Opened {
         Ok(json!({ "tensors": rows, "notes": notes, "counts": counts }).to_string())
     }
 
-    /// What a recipe would do: the changes, and each tensor of the output.
+    /// The results of a recipe: the changes, and each tensor of the output.
     pub fn plan(&self, recipe: &str) -> Result<String, String> {
         conversion::plan(&self.0, recipe).map_err(|e| said(&e))
     }
 
-    /// Does what a recipe says; the output's bytes go to a place.
+    /// Runs a recipe; the output's bytes go to a place.
     pub fn convert(&self, recipe: &str, place: u32) -> Result<String, String> {
         let done = conversion::run(&self.0, recipe, Place::numbered(place), &Told::default());
         done.map_err(|e| said(&e))

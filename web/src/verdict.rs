@@ -1,4 +1,4 @@
-//! What is broken in a file: the checks of `blob verify` that need no other file.
+//! The faults of a file: the checks of `blob verify` that need no other file.
 
 use blob_convert::report::facts::file_warnings;
 use blob_convert::report::json;

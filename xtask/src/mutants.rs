@@ -30,7 +30,7 @@ pub(crate) fn run(filters: &[&str]) -> Result<()> {
     let messages: Vec<String> = all.iter().filter_map(|mutant| stale(mutant, |file| tree.text(file))).collect();
     ensure!(messages.is_empty(), "{LISTS} is out of date:\n  {}", messages.join("\n  "));
     let chosen = chosen(&all, filters)?;
-    // The folders stay between runs, so that only what changed is built again.
+    // The folders stay between runs, so that only changed code is built again.
     let scratch = shell::target_directory()?.join("mutants");
     let laboratory = Laboratory { tree: scratch.join("tree"), build: scratch.join("build") };
     laboratory.copy(&root, &all)?;
@@ -54,7 +54,7 @@ pub(crate) fn run(filters: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// What became of a breakage.
+/// The end of a breakage.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Killed,

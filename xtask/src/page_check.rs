@@ -18,7 +18,7 @@ use crate::serve::Server;
 use crate::webdriver::{Browser, KINDS};
 use crate::{page, shell, targets};
 
-/// What a worker could use to reach another machine. Each must fail, whatever the address.
+/// The ways of a worker to another machine. Each must fail, whatever the address.
 const REACHES: &[(&str, &str)] = &[
     ("fetch", "await fetch(address)"),
     ("fetch of the page's host", "await fetch(own)"),
@@ -40,7 +40,7 @@ const REACHES: &[(&str, &str)] = &[
     ("import()", "await import(own)"),
 ];
 
-/// What the page says of a shape past 32 bits, which the module cannot count: the tool goes on, or says another fault.
+/// The page's words for a shape past 32 bits, which the module cannot count: the tool goes on, or says another fault.
 /// And of values in a file beside a model, which the tool looks for.
 const NARROW: &[&str] = &["a shape whose size fits", "of 0 to 2147483647", "or the file that holds them beside it"];
 
@@ -55,7 +55,7 @@ const SHOWN: &[&str] =
 /// The widths of the windows in pixels: a phone, a tablet, a desk.
 const WIDTHS: &[u32] = &[390, 768, 1280];
 
-/// Each part of the page, what is done there, and when that is done.
+/// Each part of the page, the action there, and the sign of its end.
 const TABS: &[(&str, &str, &str)] = &[
     ("summary", "", "document.querySelector('dl dd')"),
     (
@@ -77,7 +77,7 @@ fn recipes() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What a check of one browser found.
+/// The findings of a check in one browser.
 #[derive(Default)]
 struct Counts {
     listed: usize,
@@ -206,7 +206,7 @@ impl Check<'_> {
     fn file(&self, source: &Path, counts: &mut Counts) -> Result<()> {
         let name = source.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
         self.give(source)?;
-        // The tool sees what the page sees: no symbol beside the file.
+        // The tool sees as much as the page does: no symbol beside the file.
         let alone = self.work.join("alone");
         let _ = std::fs::remove_dir_all(&alone);
         std::fs::create_dir_all(&alone)?;
@@ -361,7 +361,7 @@ impl Check<'_> {
     }
 
     fn nothing_was_asked_for(&self) -> Result<()> {
-        // Firefox gives no log. What the worker's own refusals wrote was read before.
+        // Firefox gives no log. The lines of the worker's own refusals were read before.
         let said = self.browser.console().unwrap_or_default();
         ensure!(said.is_empty(), "the console says {said:#?}");
         let asked = self.own_requests(false);

@@ -31,7 +31,7 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const OLDEST: &str = "x86_64-unknown-linux-gnu.2.17";
 const PLATFORM: &str = "manylinux2014";
 
-/// No release is larger: tool and library have 4.98 MB and 5.12 MB deflated, and each repeats what the other has.
+/// No release is larger: tool and library have 4.98 MB and 5.12 MB deflated, and each repeats the other's code.
 const MOST_BYTES: u64 = 10_500_000;
 
 /// The interpreters that are tried where none is named.
@@ -203,7 +203,7 @@ fn build_tool(python: &Path, is_debug: bool) -> Result<PathBuf> {
     Ok(target.join(TARGET).join("release/blob"))
 }
 
-/// Checks that a release uses the stable ABI alone, and what it needs of a system.
+/// Checks that a release uses the stable ABI alone, and lists its needs of a system.
 fn audit(python: &Path, wheel: &Path) -> Result<()> {
     let programs = python.parent().context("an interpreter lies in a folder")?;
     shell::run(shell::program(programs.join("abi3audit")).arg("--strict").arg(wheel))?;

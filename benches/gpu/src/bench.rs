@@ -1,5 +1,5 @@
-//! Runs each case on the GPU. One phase measures its time in turn with the driver's copy and our own; another compares
-//! its result with the host's. Prints a line for each time, which `report` reads and judges.
+//! Runs each case on the GPU. One phase measures the time in turn with the driver's copy and our own; another compares
+//! the result with the host's. Prints a line for each time, which `report` reads and judges.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -251,7 +251,7 @@ fn stretch(len: usize, dtype: DType) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Measures the small operation: its time in a series of calls, and the host's share of a call.
+/// Measures the small operation: the time in a series of calls, and the host's share of a call.
 pub(crate) fn calls(sizes: &Sizes) -> Result<()> {
     let gpu = Cuda::open(0)?;
     let queue = gpu.queue()?;

@@ -64,7 +64,7 @@ pub(crate) fn small_operations() -> Result<()> {
     Ok(())
 }
 
-/// The kernel files, in the order of their first use in [`first_use`].
+/// The kernel files, in the order of the first use in [`first_use`].
 pub(crate) const FILES: [&str; 10] =
     ["rows", "tiles", "packed", "narrow", "square", "element", "convert", "check", "floats", "integers"];
 

@@ -1,4 +1,4 @@
-//! Runs a child process with a time limit: returns its output, and the reason if it failed. Does not know what the
+//! Runs a child process with a time limit: returns the output, and the reason of a failure. Does not know what the
 //! child does.
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use anyhow::Result;
 /// The beginning of the reason if the time limit was exceeded.
 pub(crate) const TOOK: &str = "it took over ";
 
-/// Runs a command with this input. Returns its output, and the reason if it failed. If it exceeds the limit, it is
+/// Runs a command with this input. Returns the output, and the reason of a failure. If it exceeds the limit, it is
 /// killed together with its own children.
 pub(crate) fn run(command: &mut Command, input: &str, limit: Duration) -> Result<(String, Option<String>)> {
     let file = |text: &str| -> Result<File> {

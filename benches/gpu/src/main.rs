@@ -2,7 +2,7 @@
 //! gpu`.
 //!
 //! `--only PART` prints only the times of the cases with this part in their names, to try a kernel.
-//! Each phase is a process of its own, so that a lost context ends no other phase. Their output becomes one page.
+//! Each phase is a process of its own, so that a lost context ends no other phase. All output becomes one page.
 //! Without a GPU the page says that nothing was run. The peers need Python and the file `gpu.py` beside the program;
 //! without them they are left out.
 
@@ -85,7 +85,7 @@ fn date() -> String {
     format!("{:04}-{month:02}-{day:02}", year + era * 400 + u64::from(month <= 2))
 }
 
-/// The last two fields of a check: its result, and a remark.
+/// The last two fields of a check: the result, and a remark.
 pub(crate) fn words(done: Result<String>) -> String {
     let line = |text: String| text.replace(['\n', '\t', '|'], " ");
     match done {

@@ -14,7 +14,7 @@ use crate::{FULL, Sizes, TINY, bench, cases, checks, table, transfers};
 /// The time limit of all phases together, to stay below ten minutes.
 const LIMIT: Duration = Duration::from_secs(570);
 
-/// Each phase: its name, its subject, and its time limit in seconds.
+/// Each phase: name, subject, and time limit in seconds.
 const PHASES: [(&str, &str, u64); 4] = [
     ("conformance", "the promises of a backend", 60),
     ("operations", "operations of small tensors", 90),
@@ -212,7 +212,7 @@ impl Page<'_> {
         std::fs::write(self.file, text).with_context(|| format!("cannot write {}", self.file))
     }
 
-    /// Runs one phase in a new process of this program. Returns its output.
+    /// Runs one phase in a new process of this program. Returns the output.
     fn phase(&self, name: &str, from: usize, limit: Duration, cache: Option<&Path>) -> Result<String> {
         eprintln!("blob-gpu: {name}");
         let mut command = Command::new(std::env::current_exe()?);

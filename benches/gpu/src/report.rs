@@ -1,4 +1,4 @@
-//! Collects the output of the phases into one page: each row has its bar, its figure, and whether it meets the bar.
+//! Collects the output of the phases into one page: each row has a bar, a figure, and whether the figure meets the bar.
 //! Pure.
 //!
 //! The input is lines of tab-separated fields: `about TEXT`, `check NAME RESULT WORDS`, `case INDEX`, `figure NAME
@@ -24,7 +24,7 @@ const CLONE: &str = "torch clone";
 /// The peers, and by which factor an operation may be slower than each.
 const PEERS: [(&str, f64); 3] = [(TORCH, 1.0), (CUPY, 1.0), (CUTENSOR, 1.03)];
 
-/// The figures besides the cases, each with its bar.
+/// The figures besides the cases, each with a bar.
 fn figures() -> Vec<(String, &'static str, f64)> {
     let transfers = [("H2D pinned", 0.97), ("D2H pinned", 0.97), ("H2D pageable", 1.0), ("D2H pageable", 1.0)];
     let mut figures: Vec<_> =

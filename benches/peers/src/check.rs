@@ -1,4 +1,4 @@
-//! Checks that each peer runs the right operation: compares its results on small shapes with index loops. Measures
+//! Checks that each peer runs the right operation: compares the results on small shapes with index loops. Measures
 //! nothing.
 
 use anyhow::Result;

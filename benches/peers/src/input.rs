@@ -7,7 +7,7 @@ use crate::naive;
 pub(crate) struct Input {
     /// `x`, row-major.
     pub(crate) values: Vec<f32>,
-    /// The parts of `x` if the case merges them.
+    /// The parts of `x` if the case merges.
     pub(crate) parts: Vec<Vec<f32>>,
 }
 

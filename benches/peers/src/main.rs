@@ -86,7 +86,7 @@ fn version(name: &str) -> &'static str {
     entry.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("?")
 }
 
-/// The figures of one case, one for each peer; `None` if it has no such operation.
+/// The figures of one case, one for each peer; `None` for a peer without the operation.
 fn figures(case: &Case, peers: &[Box<dyn Peer>], rounds: usize) -> Result<Vec<Option<measure::Figure>>> {
     let input = Input::new(case);
     let mut copy = measure::Memcpy::new(&input.values);

@@ -14,10 +14,10 @@ use crate::input::Input;
 
 /// A crate under measurement.
 pub(crate) trait Peer {
-    /// The title of its column.
+    /// The column's title.
     fn name(&self) -> &'static str;
 
-    /// The maximum number of threads that it may use.
+    /// The maximum number of threads.
     fn threads(&self) -> usize;
 
     /// Prepares a case to run; `None` if the crate has no such operation.
@@ -28,7 +28,7 @@ pub(crate) trait Peer {
     fn prepare<'a>(&'a self, case: &Case, input: &'a Input) -> Result<Option<Box<dyn Work + 'a>>>;
 }
 
-/// An operation with its memory.
+/// An operation with memory.
 pub(crate) trait Work {
     /// Runs the operation once. This is timed.
     ///
@@ -45,7 +45,7 @@ pub(crate) trait Work {
     fn result(&self) -> Result<Vec<f32>>;
 }
 
-/// The peers in the order of the columns: each with one thread, and also with two if it can use them.
+/// The peers in the order of the columns: each with one thread, and also with two where the peer can use two.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub(crate) fn all() -> Result<Vec<Box<dyn Peer>>> {
     ])
 }
 
-/// A [`Work`] that consists of its memory and two closures.
+/// A [`Work`] that consists of memory and two closures.
 struct Prepared<S, R, G> {
     state: S,
     run: R,

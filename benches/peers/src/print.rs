@@ -14,7 +14,7 @@ impl Print {
         println!("{}{text}", if self.tsv { "about\t" } else { "" });
     }
 
-    /// Prints the header of a payload: memcpy's rate, and the columns' titles, each a crate with its number of threads.
+    /// Prints the header of a payload: memcpy's rate, and the columns' titles, each a crate with the number of threads.
     pub(crate) fn section(&self, payload: &str, memcpy: f64, columns: &[(&str, usize)]) {
         if self.tsv {
             return println!("memcpy\tcrates\t{payload}\t1\t{memcpy}");

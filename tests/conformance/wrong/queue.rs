@@ -78,7 +78,7 @@ impl WrongQueue {
         self.state.lock().unwrap()
     }
 
-    /// The queue that the next operation goes by, after what was put off until now.
+    /// The queue that the next operation goes by, after the operations put off until now.
     fn lane(&self) -> Result<&dyn Queue, Error> {
         if self.lie == Lie::ThreadBound && thread::current().id() != self.thread {
             return Err(Error::device(self.device.id(), "bind", "another thread's"));

@@ -1,5 +1,5 @@
 //! A backend of a user's own: a device whose memory is a part of the host's, and whose work is done within the call.
-//! It relies on the public traits of `synced-mem` alone, and does not know kernels. Nothing is ever pending, so order
+//! Relies on the public traits of `synced-mem` alone, and knows no kernels. Nothing is ever pending, so order
 //! and waiting come by themselves.
 
 use std::alloc::{self, Layout};
@@ -27,7 +27,7 @@ impl Ram {
         Self::device(None)
     }
 
-    /// A device with a kind of host memory that its transfers use in place, and the number of blocks of this kind.
+    /// A device with a kind of host memory that the transfers use in place, and the number of blocks of this kind.
     pub fn with_pinned() -> (Arc<dyn Device>, Arc<AtomicUsize>) {
         let pinned = Arc::new(AtomicUsize::new(0));
         (Self::device(Some(Arc::clone(&pinned))), pinned)
@@ -38,7 +38,7 @@ impl Ram {
     }
 }
 
-/// The device as its queues keep it.
+/// The device, for the queues.
 #[derive(Debug, Clone)]
 struct Handle(Arc<Ram>);
 
@@ -131,7 +131,7 @@ struct RamBlock {
     _own: Option<Box<[UnsafeCell<u8>]>>,
 }
 
-// SAFETY: the bytes are touched through queues only, whose callers order what touches the same ones.
+// SAFETY: the bytes are touched through queues only, whose callers order all accesses to the same bytes.
 unsafe impl Send for RamBlock {}
 // SAFETY: as above.
 unsafe impl Sync for RamBlock {}

@@ -1,5 +1,5 @@
 //! The interface for tests: loads and controls the driver. A [`Session`] holds a lock, so that the
-//! tests of a process run one at a time. When it ends, the test fails if there are reports that it has not taken. A
+//! tests of a process run one at a time. A test that ends with reports left untaken fails. A
 //! test must load the driver before anything else loads one.
 
 use std::ffi::{CStr, CString, OsStr};
@@ -113,13 +113,13 @@ pub fn file() -> PathBuf {
 
 const NAME: &str = "libfake_cuda.so";
 
-/// Loads a file so that a later request for `libcuda.so` is answered by it.
+/// Loads a file which then answers a later request for `libcuda.so`.
 ///
 /// # Panics
 /// Where the loader refuses the file.
 pub fn load(file: &Path) {
     let path = CString::new(file.as_os_str().as_bytes()).expect("a path has no zero byte");
-    // SAFETY: the library runs no code when it is loaded.
+    // SAFETY: the library runs no code at loading.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     assert!(!handle.is_null(), "{}: {}", file.display(), loader_error());
 }
@@ -157,7 +157,7 @@ fn library() -> &'static Library {
 /// The address of a function in the library that answers to `libcuda.so`.
 ///
 /// # Panics
-/// Where there is no such library, or no such function in it.
+/// Where there is no such library, or no such function there.
 #[must_use]
 pub fn symbol(name: &CStr) -> usize {
     // SAFETY: the library is loaded already, so the loader only looks its name up; the name ends with a zero byte.
@@ -178,7 +178,7 @@ pub fn without(name: &str, folder: &Path) -> std::io::Result<PathBuf> {
     let whole = [b"\0", name.as_bytes(), b"\0"].concat();
     let mut found = 0;
     while let Some(at) = bytes.windows(whole.len()).position(|window| window == whole) {
-        // The name no longer matches the hash, so the loader does not find it.
+        // The name no longer matches the hash, so the loader does not find the library.
         bytes[at + 1] = b'-';
         found += 1;
     }

@@ -1,7 +1,7 @@
-//! The driver's state behind the entry points: devices with the memory, streams, events, modules, and counters for
-//! the tests. One lock guards all of it; kernels run while a synchronising call holds it. Each entry point goes through
-//! [`call`], which counts it, injects a planned failure, and refuses it if the driver, the context or the device is in
-//! the wrong state.
+//! The driver's state behind the entry points: devices with the memory, streams, events, modules, and counters for the
+//! tests. One lock guards all of it; kernels run while a synchronising call holds it. Each entry point goes through
+//! [`call`], which counts the call, injects a planned failure, and refuses the call if the driver, the context or the
+//! device is in the wrong state.
 
 mod calls;
 mod context;
@@ -59,7 +59,7 @@ impl Driver {
         }
     }
 
-    /// Resets the state. The driver stays initialised, because a program initialises it only once.
+    /// Resets the state. The driver stays initialised, because a program does so only once.
     pub(crate) fn reset(&mut self, setup: Setup) {
         self.pinned.free_all();
         let memory = std::mem::take(&mut self.memory).emptied();
@@ -97,15 +97,15 @@ impl Guard {
     }
 }
 
-/// Runs an entry point: counts it, injects a planned failure, and refuses it if the state does not allow it. Returns a
-/// `CUresult`.
+/// Runs an entry point: counts the call, injects a planned failure, and refuses what the state does not allow. Returns
+/// a `CUresult`.
 pub(crate) fn call(name: &'static str, kind: Kind, body: impl FnOnce(&mut Driver) -> Result<(), Code>) -> u32 {
     let mut guard = lock();
     let driver = guard.driver();
     let planned = driver.calls.enter(name);
     let is_ready = driver.is_ready(kind);
     let result = match (planned, is_ready) {
-        // A call that releases something does so even if it fails; otherwise each injected failure would be a leak.
+        // A call that releases something does so even on failure; otherwise each injected failure would be a leak.
         (Some(code), _) if kind == Kind::Release => body(driver).and(Err(code)),
         (Some(code), _) => Err(code),
         (None, Err(code)) if kind == Kind::Release && code.is_sticky() => body(driver).and(Err(code)),

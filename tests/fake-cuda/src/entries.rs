@@ -1,4 +1,4 @@
-//! The driver's entry points, as C calls them: they check arguments for null and pass the call to [`crate::driver`].
+//! The driver's entry points, as C calls them: each checks arguments for null and passes the call to [`crate::driver`].
 //! Only names of CUDA 12.0 are exported, so that the tests detect a program that needs a newer driver. Only
 //! [`crate::host`] dereferences pointers.
 #![allow(non_snake_case, reason = "the names are C's")]

@@ -27,7 +27,7 @@ pub(crate) struct Launch {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
-    /// Bytes of shared memory beyond what the kernel declares.
+    /// Bytes of shared memory beyond the kernel's own declaration.
     pub(crate) shared: usize,
     pub(crate) params: Vec<u8>,
 }
@@ -38,7 +38,7 @@ impl Launch {
     }
 }
 
-/// What a kernel's run records.
+/// The record of a kernel's run.
 pub(crate) struct Watch<'a> {
     pub(crate) counts: &'a mut Counts,
     pub(crate) reports: &'a mut Vec<String>,

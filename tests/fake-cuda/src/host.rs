@@ -1,5 +1,5 @@
 //! Access to the caller's memory: pointer arguments, pinned blocks, and the address range that represents device
-//! memory, which the host cannot access. Each function states what the caller has promised.
+//! memory, which the host cannot access. Each function states the caller's promise.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{CStr, c_char};
@@ -30,7 +30,7 @@ impl<T> Out<T> {
         Out(self.0.cast())
     }
 
-    /// Returns the value if the caller has asked for it.
+    /// Returns the value if the caller has asked for one.
     pub(crate) fn put_if_wanted(self, value: T) {
         let _ = self.put(value);
     }
@@ -93,7 +93,7 @@ fn layout(len: usize) -> Result<Layout, Code> {
     Layout::from_size_align(len.max(1), PAGE).map_err(|_| Code::OUT_OF_MEMORY)
 }
 
-/// A block of host memory at a page, filled with bytes that are not to be read before they are written.
+/// A block of host memory at a page, filled with bytes that are not to be read before a write.
 pub(crate) fn allocate(len: usize) -> Result<usize, Code> {
     // SAFETY: the size is not 0, and the bytes that are filled are those of the new block.
     let start = unsafe {
@@ -114,7 +114,7 @@ pub(crate) fn free(start: usize, len: usize) {
     }
 }
 
-/// Reserves addresses that represent device memory: any access to them ends the process.
+/// Reserves addresses that represent device memory: any access ends the process.
 pub(crate) fn reserve(len: usize) -> usize {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping, which replaces nothing.
@@ -136,7 +136,7 @@ static LAST: AtomicUsize = AtomicUsize::new(0);
 /// The previous handler of a bad access.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Installs a handler, so that a process that accesses device memory prints why it ends.
+/// Installs a handler, so that a process that accesses device memory prints the reason of its end.
 fn name_the_cause() {
     extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         const TEXT: &[u8] = b"fake-cuda: the host touches device memory\n";

@@ -1,6 +1,6 @@
 //! The memory of the devices. A block has an address in a range that the host cannot access, and bytes that only the
 //! driver accesses. Addresses ascend and are never reused, so that an access to a freed block is recognized. For each
-//! byte the driver knows whether it was written.
+//! byte the driver knows whether a write has been there.
 
 mod bits;
 
@@ -9,7 +9,7 @@ pub(crate) use bits::Bits;
 
 /// The addresses of one device: enough for a long test, and never touched.
 const SPAN: u64 = 1 << 40;
-/// The alignment of a real driver's blocks. Every other block begins at an odd multiple of it, so that no code can rely
+/// The alignment of a real driver's blocks. Every other block begins at an odd multiple, so that no code can rely
 /// on a larger alignment.
 const ALIGN: u64 = 256;
 /// The minimum gap between two blocks, so that a small overrun does not hit the next block.
@@ -46,9 +46,9 @@ pub(crate) struct Block {
     pub(crate) bytes: Vec<u8>,
     pub(crate) written: Bits,
     pub(crate) state: State,
-    /// Whether freeing it was enqueued but has not run yet.
+    /// Whether a free was enqueued but has not run yet.
     pub(crate) is_given_back: bool,
-    /// The bytes of the device, or of the pool, that it takes.
+    /// The bytes that the block takes of the device, or of the pool.
     pub(crate) charge: u64,
     pub(crate) pool: Option<usize>,
 }
@@ -105,7 +105,7 @@ impl Memory {
         (address - block.start <= block.len as u64).then_some(block)
     }
 
-    /// The block that contains a range, and the range's offset in it.
+    /// The block that contains a range, and the range's offset there.
     pub(crate) fn find(&mut self, address: u64, len: usize) -> Result<(&mut Block, usize), String> {
         let Some(block) = self.around(address) else {
             return Err(format!("{len} bytes at {address:#x}: no memory"));
@@ -123,7 +123,7 @@ impl Memory {
 }
 
 impl Block {
-    /// Whether the caller still has it.
+    /// Whether the caller still has the block.
     pub(crate) fn is_held(&self) -> bool {
         self.state != State::Freed && !self.is_given_back
     }

@@ -1,5 +1,5 @@
 //! Parses PTX text as NVRTC writes it into instructions that can be run. The parser supports what this project's
-//! kernels use; anything else is an error that names the line, never a guess. It does not run anything.
+//! kernels use; anything else is an error that names the line, never a guess. Runs nothing.
 
 mod body;
 mod decode;

@@ -7,9 +7,9 @@
 pub struct Setup {
     /// How many GPUs there are.
     pub devices: u32,
-    /// What `cuDriverGetVersion` answers.
+    /// The answer of `cuDriverGetVersion`.
     pub version: i32,
-    /// What `cuInit` answers: 0, or for example 34, as the toolkit's stub library does.
+    /// The answer of `cuInit`: 0, or for example 34, as the toolkit's stub library does.
     pub init: u32,
     /// Bytes of memory on each GPU.
     pub memory: u64,
@@ -73,11 +73,11 @@ pub struct Leaks {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counts {
-    /// How often it was launched.
+    /// The number of launches.
     pub launches: u64,
     /// Instructions, counted for each thread.
     pub instructions: u64,
-    /// Instructions, counted for each group of a warp's threads that ran them together.
+    /// Instructions, counted for each group of a warp's threads that ran together.
     pub issues: u64,
     /// Loads from global memory.
     pub loads: Traffic,
@@ -99,12 +99,12 @@ pub struct Traffic {
     pub bytes: u64,
     /// Bytes without those that another thread of the same access also had.
     pub distinct: u64,
-    /// The sectors of 32 bytes that had to be moved for them.
+    /// The sectors of 32 bytes moved for these accesses.
     pub sectors: u64,
 }
 
 impl Traffic {
-    /// How much of what was moved was asked for: 1 at best.
+    /// The share of the bytes moved that was asked for: 1 at best.
     #[must_use]
     pub fn efficiency(&self) -> f64 {
         self.distinct as f64 / (32 * self.sectors.max(1)) as f64

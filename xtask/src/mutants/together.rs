@@ -127,7 +127,7 @@ fn root<'a>(file: &str, text: &impl Fn(&str) -> Option<&'a str>) -> Option<Strin
     roots.into_iter().find(|root| is_ours && rest.ends_with(".rs") && text(root).is_some())
 }
 
-/// What a row changes, without what both of its texts begin and end with.
+/// The change of a row, without the common beginning and end of its two texts.
 fn edit<'a>(row: usize, mutant: &'a Mutant, old: &str) -> Option<Edit<'a>> {
     let at = old.find(&mutant.old)?;
     let (before, after) = (mutant.old.as_str(), mutant.new.as_str());

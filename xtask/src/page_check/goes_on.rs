@@ -1,4 +1,4 @@
-//! What the page survives: hostile names, a cancelled conversion, a fault of its worker.
+//! The page survives: hostile names, a cancelled conversion, a fault of its worker.
 
 use std::io::Write;
 use std::path::Path;

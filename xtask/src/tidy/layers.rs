@@ -31,7 +31,7 @@ const NAMES_ITSELF: &str = "fake-cuda";
 /// The packages that may depend on cudarc; none of them does in a default build.
 const CUDA: &[&str] = &["blob-ops", "synced-mem"];
 
-/// Every package is known, depends only on what lies below it, and has no build script.
+/// Every package is known, depends only on packages below, and has no build script.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &tree.packages {

@@ -91,7 +91,7 @@ fn split<'a>(x: Tensor, axis: usize, parts: usize) -> Result<Box<dyn Work + 'a>>
     }))
 }
 
-/// An operation that allocates its result. The previous result is freed first, so that there is only one at a time.
+/// An operation that allocates its result. The previous result is freed first, so that there is one at a time.
 fn fresh<'a>(operation: impl Fn() -> candle_core::Result<Tensor> + 'a) -> Box<dyn Work + 'a> {
     let run = move |out: &mut Option<Tensor>| {
         *out = None;

@@ -13,7 +13,7 @@ pub(crate) enum Kind {
     Ready,
     /// Needs a current context that has not failed.
     Context,
-    /// Releases something; takes effect even if it returns an error.
+    /// Releases something; takes effect even with an error.
     Release,
 }
 

@@ -74,7 +74,7 @@ impl Driver {
         }
     }
 
-    /// Fails the context of a device: from now on it returns this code to every call.
+    /// Fails the context of a device: from now on every call returns this code.
     pub(crate) fn fail(&mut self, device: usize, code: Code) {
         self.devices[device].failed.get_or_insert(code);
         self.streams.abandon(device);

@@ -71,7 +71,7 @@ impl Range {
 }
 
 impl Driver {
-    /// Frees or unregisters a pinned block. Pending work that uses it is reported as a mistake, and runs first.
+    /// Frees or unregisters a pinned block. Pending work on the block is reported as a mistake, and runs first.
     pub(crate) fn unpin(&mut self, start: usize, is_ours: bool) -> Result<(), Code> {
         let Some(block) = self.pinned.blocks.get(&start).filter(|block| block.is_ours == is_ours) else {
             return Err(self.refuse(Code::INVALID_VALUE, "pinned memory is freed that was not allocated, or twice"));

@@ -23,7 +23,7 @@ pub(crate) struct Pools {
 struct Pool {
     device: usize,
     threshold: u64,
-    /// The sizes of the blocks that it keeps.
+    /// The sizes of the blocks that the pool keeps.
     kept: Vec<u64>,
     used: u64,
     /// The most bytes held, and in use, at once since the last reset.
@@ -63,7 +63,7 @@ impl Pools {
         handle
     }
 
-    /// Destroys a pool that the caller created; the blocks that it keeps return to the device.
+    /// Destroys a pool that the caller created; kept blocks return to the device.
     pub(crate) fn destroy(&mut self, handle: usize) -> Result<(), Code> {
         self.trim(handle, 0)?;
         match self.pools.get(&handle) {
@@ -125,7 +125,7 @@ impl Pools {
         self.taken[device] -= charge;
     }
 
-    /// Returns a pool's kept bytes to the device until it keeps at most `keep` bytes.
+    /// Returns a pool's kept bytes to the device until at most `keep` bytes are left.
     pub(crate) fn trim(&mut self, handle: usize, keep: u64) -> Result<(), Code> {
         let pool = self.pools.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;
         while pool.current()[0] > keep {

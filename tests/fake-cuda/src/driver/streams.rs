@@ -1,5 +1,5 @@
 //! Streams and events. Work is only enqueued. A synchronising call runs the first work of the streams, one piece at a
-//! time, in an order that the seed decides, until the work that it waits for is done. Every piece of work has a ticket.
+//! time, in an order that the seed decides, until the work waited for is done. Every piece of work has a ticket.
 //! An event has the ticket of the last record, and a stream that waits for the event copies the ticket at the call.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +20,7 @@ pub(crate) struct Streams {
 /// One stream.
 struct Stream {
     device: usize,
-    /// Whether it is ordered with the null stream.
+    /// Whether the stream is ordered with the null stream.
     is_blocking: bool,
     queue: VecDeque<(u64, Work)>,
     last: u64,

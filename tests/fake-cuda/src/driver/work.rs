@@ -30,14 +30,14 @@ pub(crate) enum Work {
 /// One end of a copy.
 pub(crate) enum Place {
     Device(u64),
-    /// Host memory that stays valid until the copy has run: it is pinned, or the call waits.
+    /// Host memory that stays valid until the copy has run: pinned memory, or the call waits.
     Host(usize),
     /// Bytes that the call copied from the host.
     Taken(Vec<u8>),
 }
 
 impl Work {
-    /// Whether it reads or writes memory of the host in this range.
+    /// Whether the work reads or writes memory of the host in this range.
     pub(crate) fn uses_host(&self, range: &Range<usize>) -> bool {
         let meets = |place: &Place, len: usize| match place {
             Place::Host(start) => *start < range.end && range.start < start + len,
@@ -46,7 +46,7 @@ impl Work {
         matches!(self, Work::Copy { to, from, len } if meets(to, *len) || meets(from, *len))
     }
 
-    /// Whether it is a copy or a fill that reads or writes memory of a device in this range.
+    /// Whether the work is a copy or a fill that reads or writes memory of a device in this range.
     pub(crate) fn uses_block(&self, range: &Range<u64>) -> bool {
         let meets = |start: u64, len: usize| start < range.end && range.start < start + len as u64;
         let place = |place: &Place, len: usize| matches!(place, Place::Device(start) if meets(*start, len));

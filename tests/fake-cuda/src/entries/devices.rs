@@ -20,7 +20,7 @@ fn uuid(driver: &mut Driver, out: Out<[u8; 16]>, device: c_int) -> Result<(), Co
     out.put(std::array::from_fn(|at| if at == 15 { device as u8 } else { 0xFA }))
 }
 
-/// The context's handle, as C passes it.
+/// The context's handle in C.
 fn context(driver: &mut Driver, out: Out<usize>, device: c_int) -> Result<(), Code> {
     let device = driver.device(device)?;
     out.put(driver.retain_context(device))

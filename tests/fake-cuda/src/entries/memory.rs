@@ -1,4 +1,4 @@
-//! Entry points: device memory, pools, pinned memory of the host, what a pointer is.
+//! Entry points: device memory, pools, pinned memory of the host, the kind of a pointer.
 
 use std::ffi::{c_int, c_uint};
 

@@ -24,7 +24,7 @@ impl Shared {
 /// The memory that an access resolves to.
 #[derive(Clone, Copy)]
 enum Spot {
-    /// A block of the device's memory, by index, and an offset in it.
+    /// A block of the device's memory, by index, and an offset there.
     Global(usize, usize),
     Shared(usize),
     Local(usize),
@@ -272,7 +272,7 @@ fn address(now: &Now<'_>, place: Place, lane: usize) -> u64 {
     base.wrapping_add(place.address.offset)
 }
 
-/// The space that a generic address lies in, and the address within it.
+/// The space of a generic address, and the address within.
 fn generic(address: u64) -> (Space, u64) {
     let spaces = [Space::Shared, Space::Local, Space::Param, Space::Const];
     let found = spaces.into_iter().find(|space| address >> 60 == space.window() >> 60);

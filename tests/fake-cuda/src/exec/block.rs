@@ -141,7 +141,7 @@ impl Team<'_, '_> {
             Op::Barrier => {
                 now.warp.ready &= !lanes;
                 now.warp.stopped |= lanes;
-                // The threads advance only when the barrier releases them, so that the line is known until then.
+                // The threads advance only when the barrier releases all, so that the line is known until then.
                 each(lanes).for_each(|lane| now.warp.at[lane] -= 1);
             }
             Op::WarpBarrier { .. } => now.warp.epoch += 1,

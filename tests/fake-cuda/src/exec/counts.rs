@@ -1,4 +1,4 @@
-//! Computes the cost of an access from the addresses of the threads that make it together.
+//! Computes the cost of an access from the addresses of the threads that take part.
 
 use crate::setup::Traffic;
 

@@ -20,7 +20,7 @@ impl<'a> Global<'a> {
         Global { blocks, cells, last: 0, threads }
     }
 
-    /// The index of the block that contains these bytes and the offset in it, or an error text.
+    /// The index of the block that contains these bytes and the offset there, or an error text.
     pub(super) fn find(&mut self, address: u64, len: usize) -> Result<(usize, usize), String> {
         let is_in = |block: &Block| address.wrapping_sub(block.start) < block.len as u64;
         if !self.blocks.get(self.last).is_some_and(is_in) {
@@ -29,7 +29,7 @@ impl<'a> Global<'a> {
         }
         let block = &self.blocks[self.last];
         let at = address - block.start;
-        // An address shortly after a block is an overrun of it; an address far away belongs to no block.
+        // An address shortly after a block is an overrun; an address far away belongs to no block.
         if at >= block.len as u64 + 65_536 {
             return Err("no memory of this device".to_string());
         }

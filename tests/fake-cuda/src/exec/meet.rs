@@ -6,7 +6,7 @@ use super::warp::{Now, Warp, each};
 use crate::ptx::{Op, Operand, Shuffle, Vote};
 
 impl Team<'_, '_> {
-    /// Whether an instruction can run: always, unless it names members that have not arrived yet.
+    /// Whether an instruction can run: always, unless members have not arrived yet.
     pub(super) fn meet(&mut self, warp: &mut Warp, op: &Op, line: u32, lanes: u32) -> bool {
         let members = match op {
             Op::Shuffle { members, .. } | Op::Vote { members, .. } | Op::WarpBarrier { members } => *members,
@@ -61,7 +61,7 @@ impl Team<'_, '_> {
     }
 }
 
-/// The source lane of a shuffle, and whether it is within the segment, as the PTX ISA computes them.
+/// The source lane of a shuffle, and whether that lane is within the segment, by the PTX ISA.
 fn source(mode: Shuffle, lane: u32, b: u32, c: u32) -> (u32, bool) {
     let (b, clamp, segment) = (b & 31, c & 31, c >> 8 & 31);
     let (greatest, least) = (lane & segment | clamp & !segment, lane & segment);

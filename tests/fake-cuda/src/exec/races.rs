@@ -1,5 +1,5 @@
-//! Detects races: records which thread accessed each byte last. Two accesses race if they are by different threads, one
-//! of them writes, and no barrier separates them. Blocks of a grid are never ordered; two atomic accesses do not race.
+//! Detects races: records which thread accessed each byte last. Two accesses race if two threads make them, one
+//! writes, and no barrier separates them. Blocks of a grid are never ordered; two atomic accesses do not race.
 //! Of the readers, the last two are kept.
 
 /// The accesses to one byte; thread 0 means no access.
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Atomic,
 }
 
-/// The thread that makes an access, and the barriers before it.
+/// The thread that makes an access, and the barriers before.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     /// Counted over the launch from 1, block by block.

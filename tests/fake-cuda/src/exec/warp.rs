@@ -49,7 +49,7 @@ impl Warp {
         }
     }
 
-    /// The lowest next instruction of the threads that can run, and all threads that are at it.
+    /// The lowest next instruction of the threads that can run, and all threads there.
     pub(super) fn furthest_behind(&self) -> (u32, u32) {
         let is_in = |lanes: u32, lane: usize| lanes >> lane & 1 == 1;
         let at = (0..WARP).map(|lane| if is_in(self.ready, lane) { self.at[lane] } else { u32::MAX });

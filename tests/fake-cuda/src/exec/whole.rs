@@ -1,4 +1,4 @@
-//! Arithmetic on integers and bits, as the PTX ISA defines it. Results may have more bits than the register; the caller
+//! Arithmetic on integers and bits, by the PTX ISA. Results may have more bits than the register; the caller
 //! truncates them.
 
 use crate::ptx::{Binary, Ternary, Type, Unary};

@@ -46,7 +46,7 @@ impl Bits {
     }
 }
 
-/// The words that a range touches, each with the bits of the range in it.
+/// The words that a range touches, each with the bits of the range there.
 fn masks(at: usize, len: usize) -> impl Iterator<Item = (usize, u64)> {
     let end = at + len;
     (at / 64..end.div_ceil(64)).filter(move |_| len > 0).map(move |word| {

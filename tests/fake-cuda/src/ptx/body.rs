@@ -144,7 +144,7 @@ fn registers(cursor: &mut Cursor, scope: &mut Scope) -> Result<(), String> {
     cursor.expect(';')
 }
 
-/// Counts the divisions of 64-bit integers that are inside a loop, that is between a label and a branch back to it.
+/// Counts the divisions of 64-bit integers that are inside a loop, that is between a label and a branch back there.
 fn long_divisions(code: &[Instruction]) -> u64 {
     let mut is_in_loop = vec![false; code.len()];
     for (at, instruction) in code.iter().enumerate() {
@@ -162,7 +162,7 @@ fn long_divisions(code: &[Instruction]) -> u64 {
 }
 
 impl Scope {
-    /// Declares a register. Blocks of inline assembly may use a name again, as long as it means as many bits.
+    /// Declares a register. Blocks of inline assembly may use a name again, for as many bits.
     fn declare(&mut self, name: String, mask: u64) -> Result<(), String> {
         match self.registers.get(&name) {
             Some(Reg(number)) if self.masks[usize::from(*number)] != mask => {

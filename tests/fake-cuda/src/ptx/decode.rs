@@ -5,7 +5,7 @@ use super::body::Scope;
 use super::op::{Address, Op, Operand, Place, Reg, Space, Special, Type};
 use super::shapes;
 
-/// An instruction as it is written.
+/// An instruction as written.
 pub(crate) struct Line {
     pub(crate) line: u32,
     pub(crate) guard: Option<(String, bool)>,
@@ -13,7 +13,7 @@ pub(crate) struct Line {
     pub(crate) operands: Vec<Text>,
 }
 
-/// An operand as it is written.
+/// An operand as written.
 pub(crate) enum Text {
     Name(String),
     /// `!%p1`
@@ -25,7 +25,7 @@ pub(crate) enum Text {
     List(Vec<Text>),
 }
 
-/// An instruction while it is parsed: the remaining parts of the opcode, and the operands.
+/// An instruction during parsing: the remaining parts of the opcode, and the operands.
 pub(super) struct Reader<'a> {
     pub(super) base: &'a str,
     parts: Vec<&'a str>,
@@ -46,7 +46,7 @@ pub(super) fn op(line: &Line, scope: &Scope) -> Result<Op, String> {
 }
 
 impl Reader<'_> {
-    /// Consumes a part of the opcode, wherever it is.
+    /// Consumes a part of the opcode, wherever that stands.
     pub(super) fn take(&mut self, part: &str) -> bool {
         let at = self.parts.iter().position(|each| *each == part);
         at.map(|at| self.parts.remove(at)).is_some()
@@ -99,7 +99,7 @@ impl Reader<'_> {
         self.operand(self.text(at)?)
     }
 
-    /// A value that is read, and whether it is negated.
+    /// A value that is read, and whether negated.
     pub(super) fn negated(&self, at: usize) -> Result<(Operand, bool), String> {
         match self.text(at)? {
             Text::Not(name) => Ok((Operand::Reg(self.scope.register(name)?), true)),

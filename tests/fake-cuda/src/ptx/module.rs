@@ -23,7 +23,7 @@ pub(crate) struct Kernel {
     pub(crate) params: usize,
     /// The offset and the length of each parameter.
     pub(crate) param_places: Vec<(usize, usize)>,
-    /// Bytes of shared memory that it declares.
+    /// Bytes of shared memory that the kernel declares.
     pub(crate) shared: usize,
     /// Bytes of memory of each thread.
     pub(crate) local: usize,

@@ -1,4 +1,4 @@
-//! The parsed instruction. The operands are resolved to numbers, so that running it needs no lookup.
+//! The parsed instruction. The operands are resolved to numbers, so that running needs no lookup.
 
 /// A register's number within the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) struct Reg(pub(crate) u16);
 pub(crate) struct Instruction {
     /// The line of the PTX text.
     pub(crate) line: u32,
-    /// The predicate that guards it, and whether it runs if that is false.
+    /// The predicate that guards the instruction, and whether a false one lets it run.
     pub(crate) guard: Option<(Reg, bool)>,
     pub(crate) op: Op,
 }
@@ -232,7 +232,7 @@ pub(crate) enum Vote {
     Ballot,
 }
 
-/// What an instruction does.
+/// The action of an instruction.
 #[derive(Debug)]
 pub(crate) enum Op {
     Unary {
@@ -348,7 +348,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether it divides 64-bit integers, which a GPU does in some hundred instructions.
+    /// Whether the instruction divides 64-bit integers, which a GPU does in some hundred instructions.
     pub(crate) fn is_long_division(&self) -> bool {
         matches!(self, Op::Binary { f: Binary::Divide | Binary::Remainder, ty, .. } if ty.bits == 64 && !ty.is_float())
     }

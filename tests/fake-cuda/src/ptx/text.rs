@@ -1,4 +1,4 @@
-//! Splits the text into words and punctuation marks, each with the line, and gives a cursor over them. Dots, dollars
+//! Splits the text into words and punctuation marks, each with the line, and gives a cursor. Dots, dollars
 //! and percent signs are parts of words.
 
 /// A word or a mark.
@@ -67,7 +67,7 @@ impl Cursor {
         self.peek() == Some(&Token::Mark(mark))
     }
 
-    /// Consumes the mark if it is next.
+    /// Consumes the mark if that is next.
     pub(crate) fn take(&mut self, mark: char) -> bool {
         let is_next = self.is_at(mark);
         self.at += usize::from(is_next);
