@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from common import told
+
 
 def rows(value, is_boxes):
     """Detections in one order, without the rows of -1 that say that there is none. Caffe's begin with the image."""
@@ -51,22 +53,4 @@ def read(path):
     return words[0] if words else max(apart)
 
 
-def told(path):
-    """The answer of a child: OpenCV 5 may die, or leave memory in which a later net computes other numbers."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = read(path)
-        except Exception as error:  # of any of the four libraries
-            answer = " ".join(str(error).split())[-200:]
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        text = file.read()
-    status = os.waitpid(child, 0)[1]
-    return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else json.loads(text)
-
-
-print(json.dumps({os.path.basename(path)[:-len(".onnx")]: told(path) for path in sys.argv[2:]}))
+print(json.dumps({os.path.basename(path)[:-len(".onnx")]: told(read, path) for path in sys.argv[2:]}))

@@ -19,6 +19,8 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from common import told
+
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/onnx_graph")
 
 
@@ -82,24 +84,6 @@ def one(engine, path, case, framework):
     return next((words for words in every if isinstance(words, str)), None) or max(every)
 
 
-def told(*arguments):
-    """The answer of a child, as OpenCV may die."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            answer = one(*arguments)
-        except Exception as error:  # of any of the libraries
-            answer = " ".join(str(error).split())[-160:]
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        text = file.read()
-    status = os.waitpid(child, 0)[1]
-    return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else json.loads(text)
-
-
 def main(blob, framework):
     arrays, most, count, words = cases(framework), collections.defaultdict(dict), collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +100,7 @@ def main(blob, framework):
                 words.append("%s: verify: %s" % (case, " ".join((done.stdout + done.stderr).split())[-200:]))
             count.update(types)
             for engine in "check", "onnxruntime", "OpenCV":
-                found = told(engine, model, case, framework)
+                found = told(one, engine, model, case, framework)
                 if isinstance(found, str):
                     words.append("%s: %s: %s" % (case, engine, found))
                     continue

@@ -17,6 +17,8 @@ import cv2
 import numpy as np
 import onnxruntime
 
+from common import told
+
 F = np.float32
 EACH = 50
 # The new engine of OpenCV 5.0.0 computes other boxes of CENTER_SIZE by its own layer, and writes beyond its memory.
@@ -118,24 +120,11 @@ def rows(answer):
 
 
 def opencv(path, mode, given):
-    """The rows that OpenCV 5 finds, or words."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            net = cv2.dnn.readNetFromONNX(path, mode)
-            for name, value in given.items():
-                net.setInput(value, name)
-            answer = rows(net.forward())
-        except Exception as error:  # of OpenCV
-            answer = " ".join(str(error).split())[-160:]
-        os.write(writer, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as file:
-        text = file.read()
-    status = os.waitpid(child, 0)[1]
-    return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else json.loads(text)
+    """The rows that OpenCV 5 finds."""
+    net = cv2.dnn.readNetFromONNX(path, mode)
+    for name, value in given.items():
+        net.setInput(value, name)
+    return rows(net.forward())
 
 
 def main(blob, count):
@@ -161,7 +150,7 @@ def main(blob, count):
                 is_open += has_choice
                 answers = {"onnxruntime": rows(session.run(None, given)[0])}
                 # OpenCV 5 dies where ONNX's operators find nothing.
-                answers.update((engine, opencv(path(name), mode, given)) for engine, (name, mode) in OPENCV.items() if wanted)
+                answers.update((engine, told(opencv, path(name), mode, given)) for engine, (name, mode) in OPENCV.items() if wanted)
                 for engine, answer in answers.items():
                     by = answer if isinstance(answer, str) else differs(answer, wanted)
                     equal[engine] += by is None
