@@ -213,7 +213,7 @@ impl Drop for Taken {
 
 impl Drop for TakenVersioned {
     fn drop(&mut self) {
-        // SAFETY: as above.
+        // SAFETY: `taken` has renamed the capsule, which makes this the one that calls the deleter, once.
         unsafe {
             if let Some(deleter) = self.0.as_ref().deleter {
                 deleter(self.0.as_ptr());

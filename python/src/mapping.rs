@@ -75,7 +75,7 @@ pub(crate) struct Block {
 
 // SAFETY: an allocation belongs to its block alone, and a mapping is `Send` and `Sync`; the methods read no byte.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: an allocation belongs to its block alone, and a mapping is `Send` and `Sync`; the methods read no byte.
 unsafe impl Sync for Block {}
 
 impl Drop for Block {
@@ -183,7 +183,7 @@ pub(crate) struct Span {
 
 // SAFETY: an address and a length; `Span::new` has the promise that the bytes may be read by any thread.
 unsafe impl Send for Span {}
-// SAFETY: as above.
+// SAFETY: an address and a length; `Span::new` has the promise that the bytes may be read by any thread.
 unsafe impl Sync for Span {}
 
 impl Span {
@@ -206,7 +206,8 @@ impl Span {
 
     /// The bytes of `bytes` of Python, which never change. The caller keeps these for as long as the span is used.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
-        // SAFETY: as in `of_buffer`, with the bytes in place of a buffer.
+        // SAFETY: Python's bytes are initialised, never change, and are readable by any thread; the caller keeps the
+        // object for as long as the span is used.
         unsafe { Self::new(NonNull::from(bytes).cast(), bytes.len()) }
     }
 

@@ -150,7 +150,7 @@ fn events_put_work_of_both_in_order_and_no_thread_waits() {
             let address = token.arg_mut().address();
             call!(cuMemsetD8Async(address => u64, 7 => u8, 4096 => usize, stream => Handle));
             call!(cuEventRecord(theirs => Handle, stream => Handle));
-            // SAFETY: as above.
+            // SAFETY: the event is of this context, and lives.
             unsafe { wait_for_event(&*queue, theirs) }.unwrap();
         }
         add_one(&queue, &from, &to).unwrap();

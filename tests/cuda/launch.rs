@@ -236,7 +236,7 @@ fn each_call_of_a_launch_in_turn() {
             let (from, mut to) = (from.device(&queue, ..).map_err(|_| ())?, to.device_mut(&queue, ..).map_err(|_| ())?);
             let uses = [from.arg(), to.arg_mut()];
             let params = params(&uses[0], &uses[1], 64);
-            // SAFETY: as in `add_one`.
+            // SAFETY: the kernel reads 64 bytes of the one and writes as many of the other.
             unsafe { launch(&*queue, &kernel, grid(64), &uses, &params) }.map_err(|_| ())
         })();
         // The call may be the one that brings the bytes back.

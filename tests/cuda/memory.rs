@@ -245,7 +245,7 @@ fn blocks_of_others_are_refused() {
         let error = unsafe { queue.fill(&**block, 0, 8) }.unwrap_err();
         assert!(matches!(error, Error::Device { op: "fill", .. }), "{error}");
     }
-    // SAFETY: as above, beyond the block.
+    // SAFETY: bytes beyond the block are refused before the block is touched.
     assert!(unsafe { queue.fill(&*own, 60, 5) }.is_err());
     // SAFETY: nothing is copied.
     unsafe { queue.copy(&*own, 64, &*foreign[0], 0, 0) }.unwrap();

@@ -176,12 +176,13 @@ impl Rig {
         block.with_bytes(|bytes| bytes.fill(byte));
         let (queue, address) = (Arc::clone(&self.queue), block.address());
         let owner = Box::new(block);
-        match self.memory() {
-            // SAFETY: `len` is at most LEN; the LEN bytes at `address` are memory of this queue's device. The block is
-            // their owner and is handed over, and the address is known nowhere else.
-            Memory::Sole(memory) => unsafe { memory.adopt_device(&queue, address, len, owner) },
-            // SAFETY: as above.
-            Memory::Shared(memory) => unsafe { memory.adopt_device(&queue, address, len, owner) },
+        // SAFETY: `len` is at most LEN; the LEN bytes at `address` are memory of this queue's device. The block is
+        // their owner and is handed over, and the address is known nowhere else.
+        unsafe {
+            match self.memory() {
+                Memory::Sole(memory) => memory.adopt_device(&queue, address, len, owner),
+                Memory::Shared(memory) => memory.adopt_device(&queue, address, len, owner),
+            }
         }
     }
 

@@ -85,7 +85,7 @@ impl Driver {
 
     pub(crate) fn fill(&self, to: &mut Buffer, times: usize) -> Result<()> {
         self.enqueue("cuMemsetD32Async", times, || {
-            // SAFETY: as above; whole words within the block.
+            // SAFETY: whole words within a block of this context, which stays while `enqueue` waits.
             unsafe { (self.fill)(to.0.address(), 1, to.0.len() / 4, self.stream) }
         })
     }
@@ -96,7 +96,7 @@ impl Driver {
         let (to, len, from) = (to.0.address(), from.len(), from.as_ptr().expose_provenance() as u64);
         // SAFETY: the slice has the bytes, the block the room; `enqueue` waits before either goes.
         let pinned = || unsafe { (self.to_device_async)(to, from, len, self.stream) };
-        // SAFETY: as above, and `at_once` waits.
+        // SAFETY: the slice has the bytes, the block the room; `at_once` waits before either goes.
         let pageable = || unsafe { (self.to_device)(to, from, len) };
         if is_pinned { self.enqueue("cuMemcpyHtoDAsync", 1, pinned) } else { self.at_once("cuMemcpyHtoD", pageable) }
     }
@@ -105,9 +105,9 @@ impl Driver {
     pub(crate) fn download(&self, from: &Buffer, to: &mut [u8], is_pinned: bool) -> Result<()> {
         ensure!(to.len() <= from.0.len(), "a buffer that has the bytes");
         let (from, len, to) = (from.0.address(), to.len(), to.as_mut_ptr().expose_provenance() as u64);
-        // SAFETY: as above; the slice is borrowed alone.
+        // SAFETY: the block has the bytes, the slice, borrowed alone, the room; `enqueue` waits before either goes.
         let pinned = || unsafe { (self.to_host_async)(to, from, len, self.stream) };
-        // SAFETY: as above.
+        // SAFETY: the block has the bytes, the slice, borrowed alone, the room; `at_once` waits before either goes.
         let pageable = || unsafe { (self.to_host)(to, from, len) };
         if is_pinned { self.enqueue("cuMemcpyDtoHAsync", 1, pinned) } else { self.at_once("cuMemcpyDtoH", pageable) }
     }

@@ -18,17 +18,17 @@ unsafe impl GlobalAlloc for Huge {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller's promise is the one that the system asks for.
         advised(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above; the block is the system's.
+        // SAFETY: the caller's promise is the one that the system asks for; the block is the system's.
         advised(unsafe { System.realloc(block, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above; the block is the system's.
+        // SAFETY: the caller's promise is the one that the system asks for; the block is the system's.
         unsafe { System.dealloc(block, layout) }
     }
 }

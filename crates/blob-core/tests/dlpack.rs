@@ -238,7 +238,7 @@ fn a_plain_tensor_is_taken_in_place_and_given_back_once() {
         let mut managed = producer.lend(1, flags);
         // SAFETY: nobody else has the struct.
         unsafe { managed.as_mut() }.dl_tensor.device.device_type = kind;
-        // SAFETY: as above, and nothing else uses the values.
+        // SAFETY: nobody else has the struct, and nothing else uses the values.
         let mut blob = unsafe { AnyBlob::from_dlpack(managed, None) }.unwrap();
         assert_eq!(blob.data().elements::<u32>().unwrap().as_ptr(), address.wrapping_add(1));
         assert_eq!((blob.shape().dims(), blob.dtype()), (&[2, 3][..], DType::U32));
@@ -295,7 +295,7 @@ fn an_older_struct_and_values_at_an_odd_address_are_copied() {
     let mut managed = producer.lend(0, 0);
     // SAFETY: nobody else has the struct.
     unsafe { managed.as_mut() }.dl_tensor.byte_offset = 1;
-    // SAFETY: as above, and nothing else uses the values.
+    // SAFETY: nobody else has the struct, and nothing else uses the values.
     let blob = unsafe { AnyBlob::from_dlpack(managed, None) }.unwrap();
     let little = [1 << 24, 2 << 24, 3 << 24].map(|value: u32| u32::from_ne_bytes(value.to_le_bytes()));
     assert_eq!((ended.load(Ordering::Relaxed), &*blob.data().elements::<u32>().unwrap()), (1, &little[..]));
@@ -337,7 +337,7 @@ fn statements_that_contradict_themselves_are_errors_and_the_loan_ends_once() {
         let mut managed = producer.lend(0, 0);
         // SAFETY: nobody else has the struct.
         change(unsafe { managed.as_mut() });
-        // SAFETY: as above. The pointers are true, or null.
+        // SAFETY: nobody else has the struct. The pointers are true, or null.
         let refused = unsafe { AnyBlob::from_dlpack(managed, None) }.unwrap_err().to_string();
         assert!(refused.contains(word), "{nth}: {refused}");
         assert_eq!(ended.load(Ordering::Relaxed), 1, "{nth}");
@@ -345,7 +345,7 @@ fn statements_that_contradict_themselves_are_errors_and_the_loan_ends_once() {
     let mut managed = Producer::new(6, &[6], None).lend(0, 0);
     // SAFETY: nobody else has the struct.
     unsafe { managed.as_mut() }.dl_tensor.device = DLDevice { device_type: CUDA, device_id: 7 };
-    // SAFETY: as above; no value is read.
+    // SAFETY: nobody else has the struct; no value is read.
     let refused = unsafe { AnyBlob::from_dlpack(managed, None) }.unwrap_err();
     assert!(refused.to_string().contains("give a queue of that device"), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! Reads the text that describes a net: a file, the content of a gzip file, or a file in an archive.
 //!
-//! Relies on `archive` and `gunzip`, as the opening of weights does. Leaves the parsing to the formats, and files beside
-//! open weights to `checkpoint::beside`.
+//! Relies on `archive` and `gunzip`, as the opening of weights does. Leaves the parsing to the formats, and files
+//! beside open weights to `checkpoint::beside`.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -24,7 +24,7 @@ struct Axis {
 
 // SAFETY: an address and numbers; `Strided::new` has the promise that any thread may read the elements.
 unsafe impl Send for Strided {}
-// SAFETY: as above.
+// SAFETY: an address and numbers; `Strided::new` has the promise that any thread may read the elements.
 unsafe impl Sync for Strided {}
 
 impl Strided {

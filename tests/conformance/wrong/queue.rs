@@ -177,7 +177,7 @@ unsafe impl Queue for WrongQueue {
     }
 
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises these bytes; those that a lie adds harm nothing, as the suite keeps all alive.
         let inner = unsafe { self.lane()?.adopt(address, len) }?;
         let spoil = self.lie == Lie::AdoptionFrees;
         let side = spoil.then(|| Arc::clone(&self.side));
@@ -199,7 +199,7 @@ unsafe impl Queue for WrongQueue {
             }
             _ => (at, len),
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises these bytes; those that a lie adds harm nothing, as the suite keeps all alive.
         let host = unsafe { lane.upload(&**inner(to), at, from, len) }?;
         if self.lie == Lie::ScribblingUpload && len > 0 {
             self.lanes[0].synchronize()?;
@@ -223,7 +223,7 @@ unsafe impl Queue for WrongQueue {
             Lie::DeafFrom => fill(place, out).or(Ok(())),
             _ => fill(place, out),
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises these bytes; those that a lie adds harm nothing, as the suite keeps all alive.
         unsafe { lane.upload_from(&**inner(to), at, len, &fill) }
     }
 
@@ -232,7 +232,7 @@ unsafe impl Queue for WrongQueue {
         let fits = at + len < from.len();
         let at = at + usize::from(self.lie == Lie::ShiftedDownload && fits);
         let block = Arc::clone(inner(from));
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises these bytes; those that a lie adds harm nothing, as the suite keeps all alive.
         let done = unsafe { lane.download(&*block, at, to, len) }?;
         if self.lie == Lie::SecondDownload {
             let host = to;
@@ -277,7 +277,7 @@ unsafe impl Queue for WrongQueue {
             Lie::DamagingError if std::mem::take(&mut self.state().damaged) => return Ok(()),
             _ => len,
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises these bytes; those that a lie adds harm nothing, as the suite keeps all alive.
         unsafe { lane.copy(&**inner(to), to_at, &**inner(from), from_at, len) }
     }
 
@@ -288,7 +288,7 @@ unsafe impl Queue for WrongQueue {
             Lie::LongFill if at + len < block.len() => len + 1,
             _ => len,
         };
-        // SAFETY: as the caller says.
+        // SAFETY: the caller promises these bytes; those that a lie adds harm nothing, as the suite keeps all alive.
         unsafe { lane.fill(&**inner(block), at, len) }
     }
 

@@ -1,5 +1,5 @@
 //! A backend of a user's own: a device whose memory is a part of the host's, and whose work is done within the call.
-//! Relies on the public traits of `synced-mem` alone, and knows no kernels. Nothing is ever pending, so order
+//! Relies on the public traits of `synced-mem` alone, and does not know kernels. Nothing is ever pending, so order
 //! and waiting come by themselves.
 
 use std::alloc::{self, Layout};
@@ -133,7 +133,7 @@ struct RamBlock {
 
 // SAFETY: the bytes are touched through queues only, whose callers order all accesses to the same bytes.
 unsafe impl Send for RamBlock {}
-// SAFETY: as above.
+// SAFETY: the bytes are touched through queues only, whose callers order all accesses to the same bytes.
 unsafe impl Sync for RamBlock {}
 
 // SAFETY: the address and the length never change.

@@ -207,10 +207,11 @@ unsafe fn tile<V: Vector, const W: usize, const R: usize, const C: usize>(
     for i in 0..C {
         let at = to[i] + y * W;
         if past && alone {
-            // SAFETY: as for the rows, with all entries y and `dst`, which is borrowed for writing: the `BYTES` bytes,
-            // R entries, from entry `y` on. A tile that is `alone` starts at whole tiles, so the place is a multiple
-            // of `BYTES`, as `to` and `y · W` are. No other tile of the block touches its bytes, other blocks have
-            // others, and a token whose stores go past the caches fences before the kernel's bytes are anyone's.
+            // SAFETY: the caller promises that `check` has seen `dst`, which is borrowed for writing: the `BYTES`
+            // bytes, R entries, from entry `y` on lie within. A tile that is `alone` starts at whole tiles, so the
+            // place is a multiple of `BYTES`, as `to` and `y · W` are. No other tile of the block touches its bytes,
+            // other blocks have others, and a token whose stores go past the caches fences before the kernel's bytes
+            // are anyone's.
             unsafe { lines[i].stream(dst.add(at)) };
         } else {
             // SAFETY: the caller promises that `check` has seen `dst`, which is borrowed for writing: the `BYTES`
