@@ -55,6 +55,7 @@ mod namesakes;
 mod norm;
 pub(crate) mod onnx;
 mod order;
+mod panels;
 mod permute;
 mod registry;
 mod reorder;
