@@ -8,7 +8,7 @@
 
 use super::Isa;
 use super::lanes::{Bool, Element, Lane, Scratch, with_element};
-use super::machine::{Kernel, Machine, Store};
+use super::machine::{Kernel, Lines, Machine, Store};
 use super::narrow::{Odd, to_bf16, to_f16};
 use crate::scalar::Scalar;
 use crate::work::Bounds;
@@ -152,12 +152,12 @@ impl<E: Element, T: Target<E::Lane>> Kernel for Convert<'_, E, T> {
         if self.store.of_runs(BUFFER, self.target) == Store::Cached {
             return saturate::<E, T>(self.source, self.target);
         }
-        let mut buffer = [0; BUFFER];
+        let Lines(buffer) = &mut Lines([0; BUFFER]);
         let (parts, rest) = self.target.as_chunks_mut::<BUFFER>();
         let mut sources = self.source.chunks_exact(BUFFER / size_of::<T::Raw>() * E::SIZE);
         for (part, source) in parts.iter_mut().zip(&mut sources) {
-            saturate::<E, T>(source, &mut buffer);
-            M::stream(part, &buffer);
+            saturate::<E, T>(source, buffer);
+            M::stream(part, buffer);
         }
         saturate::<E, T>(sources.remainder(), rest);
     }

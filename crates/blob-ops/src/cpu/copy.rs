@@ -9,7 +9,7 @@
 //! cache. Knows no axes, no threads.
 
 use super::Isa;
-use super::machine::{Kernel, MIN_STREAMED_RUN, Machine, Store};
+use super::machine::{Kernel, Lines, MIN_STREAMED_RUN, Machine, Store};
 use super::zip::{unzip, zip};
 use crate::plan::LINE;
 
@@ -208,7 +208,7 @@ impl MoveRows for MergeRows<'_> {
             // Without the buffer, which takes longer to clear than a short merge.
             return blocks.for_each(|(start, dst)| gather(self.parts, start, dst, row));
         }
-        let mut buffer = [0; BUFFER];
+        let Lines(buffer) = &mut Lines([0; BUFFER]);
         for (start, dst) in blocks {
             let buffer = &mut buffer[..dst.len()];
             gather(self.parts, start, buffer, row);
@@ -223,7 +223,7 @@ impl MoveRows for MergeRows<'_> {
             // As above.
             return zip::<W, N>(parts.map(|part| &part[..self.dst.len() / N]), self.dst);
         }
-        let mut buffer = [0; BUFFER];
+        let Lines(buffer) = &mut Lines([0; BUFFER]);
         let step = BUFFER / (W * N) * W * N;
         for (block, dst) in self.dst.chunks_mut(step).enumerate() {
             let parts = parts.map(|part| &part[block * step / N..][..dst.len() / N]);
@@ -299,7 +299,7 @@ impl MoveRows for SplitRows<'_, '_> {
             // Without the buffer, as in a merge.
             return self.block_of_rows(rows, |src, run, dst| copy_rows(src, dst, run, run));
         }
-        let mut buffer = [0; BUFFER];
+        let Lines(buffer) = &mut Lines([0; BUFFER]);
         self.block_of_rows(rows, |src, run, dst| {
             let buffer = &mut buffer[..dst.len()];
             copy_rows(src, buffer, run, run);
@@ -314,11 +314,11 @@ impl MoveRows for SplitRows<'_, '_> {
             return unzip::<W, N>(self.src, parts.each_mut().map(|part| &mut part.bytes[..len]));
         }
         let step = BUFFER / (W * N) * W;
-        let mut buffer = [[0; BUFFER / 2]; N];
+        let Lines(buffer) = &mut Lines([[0; BUFFER / 2]; N]);
         for (block, src) in self.src.chunks(step * N).enumerate() {
             let (start, len) = (block * step, src.len() / N);
             unzip::<W, N>(src, buffer.each_mut().map(|part| &mut part[..len]));
-            for (part, buffer) in self.parts.iter_mut().zip(&buffer) {
+            for (part, buffer) in self.parts.iter_mut().zip(&*buffer) {
                 M::stream(&mut part.bytes[start..][..len], &buffer[..len]);
             }
         }

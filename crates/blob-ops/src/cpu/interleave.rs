@@ -10,7 +10,7 @@
 //! entries each, 4.4 in tiles and 1.5 here. Small matrices that lie one behind the other on both sides need no planes:
 //! B (5, 6), 16 × 4 again and again, 1.40 through planes and 0.74 so (Intel Xeon, AVX-512, 128 MiB past the caches).
 
-use super::machine::{MIN_STREAMED_RUN, Machine, Store};
+use super::machine::{Lines, MIN_STREAMED_RUN, Machine, Store};
 use super::zip::{unzip, unzip_short, zip};
 use crate::plan::{Blocks, LINE, ONE, Stride, Strides, Walk};
 use std::ops::Range;
@@ -23,11 +23,6 @@ const PLANE_BYTES: usize = 512;
 
 /// Bytes of a row that are handled at a time where no planes are needed, in the first-level cache.
 const ROW_BYTES: usize = 8 << 10;
-
-/// Scratch that begins with a cache line. Registers that straddle two cost a third more where the stack happens to lie
-/// so: 0.72 to 0.97 of memcpy's time for NHWC to NCHW with three channels (AMD EPYC, AVX-512, 37 MiB).
-#[repr(align(64))]
-struct Lines<T>(T);
 
 /// `ins` rows of the source become `outs` rows of the destination.
 pub(super) struct Interleave {

@@ -65,6 +65,13 @@ pub(crate) enum Fetch {
     Unasked,
 }
 
+/// Scratch that begins with a cache line, because the stack may lie at any 16 bytes. Registers that straddle two lines
+/// cost a third more: 0.72 to 0.97 of memcpy's time for NHWC to NCHW with three channels (37 MiB). Where such a one is
+/// read just after it was written, the read waits for the caches: 132 ms in place of 12 for 128 MiB of f16 to f32 by
+/// one thread (AMD EPYC Zen 4, AVX-512).
+#[repr(align(64))]
+pub(crate) struct Lines<T>(pub(crate) T);
+
 /// How a destination is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Store {

@@ -8,7 +8,7 @@
 //! ```
 //! So each line of source and destination is touched once. Plain Rust; `tiles.rs` does the same in registers.
 
-use super::machine::{Block, Fetch, Kernel, Machine, Store};
+use super::machine::{Block, Fetch, Kernel, Lines, Machine, Store};
 use crate::plan::LINE;
 
 /// Entries of two bytes or one make tiles of 32 × 32: a buffer of 2 KiB at most.
@@ -94,7 +94,7 @@ fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fet
     let (step, stride) = ((SQUARE_ROW / W).min(SQUARE_SIDE), side * W);
     let apart: [usize; SQUARE_SIDE] = std::array::from_fn(|row| row * stride);
     let close: [usize; SQUARE_SIDE] = std::array::from_fn(|row| row * SQUARE_ROW);
-    let mut buffer = [[0; SQUARE_ROW]; SQUARE_SIDE];
+    let Lines(buffer) = &mut Lines([[0; SQUARE_ROW]; SQUARE_SIDE]);
     let store = Store::Cached;
     for top in (0..side).step_by(step) {
         for left in (0..=top).step_by(step) {
