@@ -58,7 +58,7 @@ const FIELDS_HEAD: &str = "\
 
 #![allow(dead_code)]
 
-use super::schema::Kind::{Bool, Bytes, Double, Enum, Float, Int, Message as Nested, Text};
+use super::schema::FieldType::{Bool, Bytes, Double, Enum, Float, Int, Message as Nested, Text};
 use super::schema::{EnumValue, Message, many, one};
 
 ";

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
     settings.inputs = inputs(&args.input_shape)?;
     let graph = blob_convert::graph::of(&checkpoint, args.nets.file().as_ref(), &settings)?;
     let layers = graph.nodes().iter().map(|node| Row::of(node, &graph, &checkpoint)).collect();
-    let shown = Shown { checkpoint: &checkpoint, graph: &graph, layers };
+    let shown = FileGraph { checkpoint: &checkpoint, graph: &graph, layers };
     if args.dot {
         let mut out = context.terminal.out();
         shown.dot(&mut out)?;
@@ -86,13 +86,13 @@ fn shape(value: &net::Value, between: &str) -> String {
 }
 
 /// The graph of a file.
-pub(crate) struct Shown<'a> {
+pub(crate) struct FileGraph<'a> {
     checkpoint: &'a Checkpoint,
     graph: &'a net::Graph,
     layers: Vec<Row<'a>>,
 }
 
-impl Shown<'_> {
+impl FileGraph<'_> {
     /// The values of the graph's inputs or outputs.
     fn values(&self, places: &[usize]) -> impl Iterator<Item = &net::Value> {
         places.iter().map(|place| &self.graph.values()[*place])
@@ -146,7 +146,7 @@ impl Shown<'_> {
     }
 }
 
-impl Render for Shown<'_> {
+impl Render for FileGraph<'_> {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         Ok(json::line(out, &self)?)
     }
@@ -175,7 +175,7 @@ impl Render for Shown<'_> {
     }
 }
 
-impl Document for Shown<'_> {
+impl Document for FileGraph<'_> {
     const SCHEMA: &'static str = "blob.graph/1";
     const COMMAND: &'static str = "blob graph --json FILE";
     const DESCRIPTION: &'static str = "the graph of a net";
@@ -185,7 +185,7 @@ impl Document for Shown<'_> {
     }
 }
 
-impl Fields for Shown<'_> {
+impl Fields for FileGraph<'_> {
     fn fields() -> Vec<Field<Self>> {
         const VALUES: Type = Type::Array(&Type::Object(properties::<net::Value>));
         vec![

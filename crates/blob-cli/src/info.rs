@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
                 continue;
             }
         };
-        context.print(Shown { facts: Facts::of(&checkpoint), is_first: i == 0 })?;
+        context.print(Summary { facts: Facts::of(&checkpoint), is_first: i == 0 })?;
         status = status.max(context.broken(checkpoint.name(), checkpoint.entries()));
         if let Err(e) = checkpoint.whole() {
             context.failed(None, &e.into());
@@ -49,13 +49,13 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
 }
 
 /// The summary of a file, as printed.
-struct Shown<'a> {
+struct Summary<'a> {
     facts: Facts<'a>,
     /// Whether this file is the first; a blank line precedes the others.
     is_first: bool,
 }
 
-impl Render for Shown<'_> {
+impl Render for Summary<'_> {
     fn json(self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         Ok(json::line(out, &self.facts)?)
     }
@@ -118,7 +118,7 @@ impl Render for Shown<'_> {
     }
 }
 
-impl Shown<'_> {
+impl Summary<'_> {
     fn tensors_text(&self) -> String {
         let dtypes: Vec<String> = match &self.facts.dtypes[..] {
             [(only, n)] if *n == self.facts.tensors => vec![escape_message(only).into_owned()],

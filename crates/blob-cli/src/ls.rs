@@ -52,7 +52,7 @@ fn list(
 ) -> Result<Status, Failure> {
     sort(&mut chosen, &args.order, checkpoint.entries());
     let seconds = start.elapsed().as_secs_f64();
-    context.print(Shown { args, list: List { checkpoint, chosen: &chosen, error: Value::Null }, seconds })?;
+    context.print(Listing { args, list: List { checkpoint, chosen: &chosen, error: Value::Null }, seconds })?;
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     context.note_solver(checkpoint);
     let status = context.broken(checkpoint.name(), entries);
@@ -61,13 +61,13 @@ fn list(
 }
 
 /// The list as printed, and the seconds of the reading.
-struct Shown<'a> {
+struct Listing<'a> {
     args: &'a Ls,
     list: List<'a>,
     seconds: f64,
 }
 
-impl Render for Shown<'_> {
+impl Render for Listing<'_> {
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let mut line = Line::begin(out, &self.list)?;
         let done = self.list.listed().try_for_each(|listed| {
@@ -130,7 +130,7 @@ impl Render for Shown<'_> {
     }
 }
 
-impl Shown<'_> {
+impl Listing<'_> {
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let has_types = self.list.chosen.iter().any(|i| self.list.checkpoint.entries()[*i].layer_type().is_some());
         let mut columns = vec![

@@ -54,7 +54,7 @@ fn show(args: &Show, context: &Context, checkpoint: &Checkpoint, entry: &Entry, 
     }
     let elements = Elements::new(checkpoint, entry)?;
     let error = Value::Null;
-    context.print(Shown { args, checkpoint, entry, elements, view: &view, is_first, error })
+    context.print(TensorValues { args, checkpoint, entry, elements, view: &view, is_first, error })
 }
 
 /// `conv1/0[0,:3]`: the tensor and the slice.
@@ -75,7 +75,7 @@ fn heading(terminal: &Terminal, whole: &Shape, dims: &[usize]) -> String {
 }
 
 /// A tensor and the view to print.
-pub(crate) struct Shown<'a> {
+pub(crate) struct TensorValues<'a> {
     args: &'a Show,
     checkpoint: &'a Checkpoint,
     entry: &'a Entry,
@@ -86,7 +86,7 @@ pub(crate) struct Shown<'a> {
     error: Value,
 }
 
-impl Document for Shown<'_> {
+impl Document for TensorValues<'_> {
     const SCHEMA: &'static str = "blob.show/1";
     const COMMAND: &'static str = "blob show --json FILE [PATTERN...]";
     const DESCRIPTION: &'static str = "the values of one tensor; a line for each that is chosen";
@@ -96,7 +96,7 @@ impl Document for Shown<'_> {
     }
 }
 
-impl Fields for Shown<'_> {
+impl Fields for TensorValues<'_> {
     fn fields() -> Vec<Field<Self>> {
         const VALUES: &str =
             "the values, as deep as the shape; NaN and Inf are strings. Cut short where `error` is set";
@@ -113,7 +113,7 @@ impl Fields for Shown<'_> {
     }
 }
 
-impl Render for Shown<'_> {
+impl Render for TensorValues<'_> {
     /// Writes the values during the reading. After an error, open brackets are closed.
     fn json(mut self, _: &Context, out: &mut Out) -> Result<(), Failure> {
         let dims = self.dims();
@@ -155,7 +155,7 @@ impl Render for Shown<'_> {
     }
 }
 
-impl<'a> Shown<'a> {
+impl<'a> TensorValues<'a> {
     fn dims(&self) -> Vec<usize> {
         match self.args.head {
             None => self.view.dims.clone(),

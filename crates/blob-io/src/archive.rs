@@ -16,7 +16,7 @@ use crate::wire::cursor::Cursor;
 use crate::wire::gunzip;
 use crate::wire::source::{Bytes, Input, Source, read};
 use crate::wire::spool::Spool;
-use crate::wire::tar::{self, Kind};
+use crate::wire::tar::{self, MemberKind};
 use crate::words::shown;
 
 /// How many of the members that hold tensors an error can list.
@@ -177,11 +177,11 @@ impl Archive {
             count += 1;
             self.check_count(count, member.header)?;
             let place = match member.kind {
-                Kind::File => Place::Stored { at: member.at, len: member.len },
-                Kind::Other => continue,
-                Kind::Link if self.is_link_to_itself(&member.name, member.header)? => continue,
-                Kind::Link => Place::Link(self.link(member.header)?),
-                Kind::Sparse => {
+                MemberKind::File => Place::Stored { at: member.at, len: member.len },
+                MemberKind::Other => continue,
+                MemberKind::Link if self.is_link_to_itself(&member.name, member.header)? => continue,
+                MemberKind::Link => Place::Link(self.link(member.header)?),
+                MemberKind::Sparse => {
                     let what = FaultKind::unsupported("a file that is stored whole", "a sparse one, without its zeros");
                     Place::Broken(Fault::new(member.header, what))
                 }

@@ -85,10 +85,10 @@ fn path(name: &str) -> String {
     let mut components = name.split('/').peekable();
     while let Some(raw) = components.next() {
         if components.peek().is_none() {
-            path += &component(raw, Kind::File);
+            path += &component(raw, Component::File);
             break;
         }
-        let kind = if path.is_empty() && is_list(raw) { Kind::List } else { Kind::Folder };
+        let kind = if path.is_empty() && is_list(raw) { Component::List } else { Component::Folder };
         path += &component(raw, kind);
         path.push('/');
     }
@@ -101,20 +101,20 @@ fn path(name: &str) -> String {
 
 /// The meaning of a component.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Component {
     File,
     Folder,
     /// A folder where a folder's list goes.
     List,
 }
 
-fn component(raw: &str, kind: Kind) -> String {
+fn component(raw: &str, kind: Component) -> String {
     if raw.is_empty() {
         return "%".to_owned();
     }
     let npy = raw.len().saturating_sub(4);
-    let npy = kind != Kind::File && raw.as_bytes()[npy..].eq_ignore_ascii_case(b".npy");
-    let taken = kind == Kind::List || is_device(raw);
+    let npy = kind != Component::File && raw.as_bytes()[npy..].eq_ignore_ascii_case(b".npy");
+    let taken = kind == Component::List || is_device(raw);
     let mut out = String::with_capacity(raw.len() + 8);
     for (at, c) in raw.char_indices() {
         let last = at + c.len_utf8() == raw.len();

@@ -37,7 +37,7 @@ const LONGEST_ESCAPE: u64 = 6;
 #[derive(Debug)]
 pub(crate) struct Folder {
     root: PathBuf,
-    files: Vec<Part>,
+    files: Vec<FolderFile>,
     len: u64,
     /// The file that lists the others: a receipt, or an index of shards.
     list: Option<List>,
@@ -48,7 +48,7 @@ pub(crate) struct Folder {
 }
 
 #[derive(Debug)]
-struct Part {
+struct FolderFile {
     path: Box<str>,
     /// The part's offset in the concatenated files.
     begin: u64,
@@ -189,7 +189,7 @@ impl Folder {
 
     /// Appends a file, of at least one byte.
     pub(crate) fn add(&mut self, path: &str, file: &FileSource) {
-        self.files.push(Part { path: path.into(), begin: self.len, modified: file.modified() });
+        self.files.push(FolderFile { path: path.into(), begin: self.len, modified: file.modified() });
         self.len += file.len();
     }
 

@@ -33,14 +33,14 @@ pub(crate) fn is_index(path: &Path) -> bool {
 
 /// The indices in a folder, sorted, and the other files there that may hold tensors.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct Indices {
     pub(crate) indices: Vec<String>,
     pub(crate) others: Vec<String>,
 }
 
 /// Looks for indices of shards in a folder.
-pub(crate) fn find(folder: &Path) -> io::Result<Found> {
-    let mut found = Found::default();
+pub(crate) fn find(folder: &Path) -> io::Result<Indices> {
+    let mut found = Indices::default();
     for file in folder.read_dir()? {
         let file = file?;
         if !file.path().is_file() {

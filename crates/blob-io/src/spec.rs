@@ -54,7 +54,7 @@ pub(crate) const NAMED: usize = 20;
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
     /// The first kinds of problems, each with the tensors concerned.
-    kinds: Vec<Kind>,
+    kinds: Vec<Misfits>,
     count: usize,
     remedy: Option<Remedy>,
 }
@@ -71,7 +71,7 @@ impl Problems {
                 }
             }
             None if !is_full => {
-                self.kinds.push(Kind { problem: problem.to_owned(), names: vec![quoted(name)], count: 1 });
+                self.kinds.push(Misfits { problem: problem.to_owned(), names: vec![quoted(name)], count: 1 });
             }
             None => {}
         }
@@ -100,7 +100,7 @@ impl Problems {
             0 => String::new(),
             more => format!(";{}", and_more(more)),
         };
-        let kinds: Vec<String> = self.kinds.iter().map(Kind::to_string).collect();
+        let kinds: Vec<String> = self.kinds.iter().map(Misfits::to_string).collect();
         let message = format!("as {format}: does not fit: {}{more}", kinds.join("; "));
         Err(Error::Misfit { file: String::new(), message, remedy: self.remedy })
     }
@@ -108,14 +108,14 @@ impl Problems {
 
 /// The tensors that do not fit for one reason.
 #[derive(Debug)]
-struct Kind {
+struct Misfits {
     problem: String,
     /// The first ones.
     names: Vec<String>,
     count: usize,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for Misfits {
     /// `"a" is of u8 (also "b", "c" and 4 more)`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, others) = self.names.split_first().map_or(("", &[][..]), |(first, others)| (&**first, others));

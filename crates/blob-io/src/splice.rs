@@ -13,7 +13,7 @@ use blob_core::Shape;
 use crate::caffe::encode::Form;
 use crate::caffe::message::Pair;
 use crate::caffe::named::BlobPlace;
-use crate::caffe::tree::{self, Layer, Stored};
+use crate::caffe::tree::{self, Layer, StoredBlob};
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
@@ -72,7 +72,7 @@ struct Change {
     diff: Option<Option<usize>>,
     is_removed: bool,
     /// For an existing blob.
-    stored: Option<Stored>,
+    stored: Option<StoredBlob>,
 }
 
 impl<'a> Splice<'a> {
@@ -290,10 +290,10 @@ impl<'a> Splice<'a> {
     }
 }
 
-fn stored(base: &Checkpoint, layers: &[Layer], entry: &Entry) -> Result<Stored, Error> {
+fn stored(base: &Checkpoint, layers: &[Layer], entry: &Entry) -> Result<StoredBlob, Error> {
     let span = layers[entry.position()].blobs[entry.index()].content;
     if base.format() == Format::Datum {
-        return Ok(Stored { form: Form::default(), unknown: Vec::new() });
+        return Ok(StoredBlob { form: Form::default(), unknown: Vec::new() });
     }
     let stored = tree::stored(&mut Cursor::new(base.source()), span, base.limits());
     stored.map_err(|e| e.into_error(base.name()))

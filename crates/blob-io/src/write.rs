@@ -133,13 +133,13 @@ impl<'a> Writer<'a> {
         output.set_len(layout.len())?;
         // In order, so that the output may be a pipe. Of two parts at one offset, the tensor is empty and comes first.
         let offsets = layout.offsets().iter().enumerate();
-        let mut parts: Vec<(u64, Part)> = offsets.map(|(i, offset)| (*offset, Part::Tensor(i))).collect();
-        parts.extend(layout.frame(&self.metadata, &crcs)?.into_iter().map(|(at, bytes)| (at, Part::Frame(bytes))));
+        let mut parts: Vec<(u64, Piece)> = offsets.map(|(i, offset)| (*offset, Piece::Tensor(i))).collect();
+        parts.extend(layout.frame(&self.metadata, &crcs)?.into_iter().map(|(at, bytes)| (at, Piece::Frame(bytes))));
         parts.sort_by_key(|(offset, _)| *offset);
         for (_, part) in parts {
             match part {
-                Part::Frame(bytes) => output.write_all(&bytes)?,
-                Part::Tensor(i) => {
+                Piece::Frame(bytes) => output.write_all(&bytes)?,
+                Piece::Tensor(i) => {
                     let mut hasher = crc32fast::Hasher::new();
                     // A reader's pieces may end within a value.
                     let (mut rest, mut at) = (Vec::new(), 0);
@@ -240,7 +240,7 @@ impl Details for Described<'_, '_> {
     }
 }
 
-enum Part {
+enum Piece {
     Frame(Vec<u8>),
     /// The tensor's index.
     Tensor(usize),

@@ -5,7 +5,7 @@
 
 use crate::caffe::attributes::{Attributes, Budget};
 use crate::caffe::generation::Generation;
-use crate::caffe::schema::{Field, Kind};
+use crate::caffe::schema::{Field, FieldType};
 use crate::caffe::types::{v0_type, v1_name, v1_type};
 use crate::caffe::value::{Receiver, Value, extent, flag, float, integer, number};
 use crate::error::Fault;
@@ -63,8 +63,8 @@ impl Receiver for LayerFields {
     /// A negative number where Caffe has none says nothing.
     fn state(&mut self, path: &[&str], field: &'static Field, value: Value<'_>) {
         let value = match (&field.kind, value) {
-            (Kind::Bool, Value::Int(number)) => Value::Text(if number == 0 { "false" } else { "true" }),
-            (Kind::Enum(_), Value::Int(number)) => field.value_name(number).map_or(value, Value::Text),
+            (FieldType::Bool, Value::Int(number)) => Value::Text(if number == 0 { "false" } else { "true" }),
+            (FieldType::Enum(_), Value::Int(number)) => field.value_name(number).map_or(value, Value::Text),
             _ => value,
         };
         let _ = self.take(path, field.name, value, field.is_repeated);

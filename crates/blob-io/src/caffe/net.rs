@@ -11,7 +11,7 @@ use crate::caffe::padding::{NO_PADDING, Paddings};
 use crate::caffe::proto_fields::{
     BLOB_PROTO, EMBED_PARAMETER, LAYER_PARAMETER, NET_PARAMETER, V1_LAYER_PARAMETER, net_parameter,
 };
-use crate::caffe::schema::{Field, Kind as SchemaKind, Message, one};
+use crate::caffe::schema::{Field, FieldType, Message, one};
 use crate::caffe::value::{Receiver, Value};
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, FaultKind, ReadError};
@@ -83,7 +83,7 @@ impl Reader<'_, '_> {
                 continue;
             };
             match (&field.kind, tag.wire) {
-                (SchemaKind::Message(inner), _) if !std::ptr::eq(*inner, &BLOB_PROTO) => {
+                (FieldType::Message(inner), _) if !std::ptr::eq(*inner, &BLOB_PROTO) => {
                     let content = take(self.cursor, span, field.name)?;
                     path.push(field.name);
                     let read = if fields.open(path) { self.message(content, inner, path, fields) } else { Ok(()) };
@@ -97,11 +97,11 @@ impl Reader<'_, '_> {
                     }
                     self.cursor.seek(content.end);
                 }
-                (SchemaKind::Text, _) if fields.reads(path, field) => {
+                (FieldType::Text, _) if fields.reads(path, field) => {
                     let text = self.text(span, field.name)?;
                     fields.state(path, field, Value::Text(&text));
                 }
-                (SchemaKind::Message(_) | SchemaKind::Bytes | SchemaKind::Double | SchemaKind::Text, _) => {
+                (FieldType::Message(_) | FieldType::Bytes | FieldType::Double | FieldType::Text, _) => {
                     protobuf::skip(self.cursor, tag, span.end)?;
                 }
                 (_, Wire::Len) => {
@@ -126,7 +126,7 @@ impl Reader<'_, '_> {
         fields: &mut dyn Receiver,
     ) -> Result<(), ReadError> {
         let value = match field.kind {
-            SchemaKind::Float => Value::Float(f32::from_le_bytes(self.cursor.array(within.end, field.name)?)),
+            FieldType::Float => Value::Float(f32::from_le_bytes(self.cursor.array(within.end, field.name)?)),
             _ => Value::Int(protobuf::varint(self.cursor, within.end, field.name)? as i64),
         };
         fields.state(path, field, value);
@@ -142,7 +142,7 @@ impl Reader<'_, '_> {
         tag: Tag,
         fields: &mut dyn Receiver,
     ) -> Result<(), ReadError> {
-        static EPS: Field = one(4, "eps", SchemaKind::Float);
+        static EPS: Field = one(4, "eps", FieldType::Float);
         if std::ptr::eq(message, &EMBED_PARAMETER) && tag.number == EPS.number && EPS.fits(tag.wire) {
             return self.number(span, &["bn_param"], &EPS, fields);
         }

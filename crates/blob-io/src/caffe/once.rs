@@ -3,7 +3,7 @@
 //! Relies on the table of Caffe's fields; unknown fields, of forks, may repeat.
 
 use crate::caffe::proto_fields::{NET_PARAMETER, POOLING_PARAMETER};
-use crate::caffe::schema::{Kind, Message};
+use crate::caffe::schema::{FieldType, Message};
 
 /// The fields of a pooling that forks have for each axis of its window.
 const OF_EACH_AXIS: [&str; 3] = ["kernel_size", "stride", "pad"];
@@ -40,7 +40,7 @@ impl<'a> Once<'a> {
     pub(super) fn open(&mut self, field: &str) {
         let around = self.0.last().and_then(|open| open.message);
         let message = match around.and_then(|message| message.named(field)).map(|field| &field.kind) {
-            Some(Kind::Message(message)) => Some(*message),
+            Some(FieldType::Message(message)) => Some(*message),
             _ => None,
         };
         self.0.push(Open { message, seen: Vec::new() });

@@ -3,7 +3,7 @@
 
 #![allow(dead_code)]
 
-use super::schema::Kind::{Bool, Bytes, Double, Enum, Float, Int, Message as Nested, Text};
+use super::schema::FieldType::{Bool, Bytes, Double, Enum, Float, Int, Message as Nested, Text};
 use super::schema::{EnumValue, Message, many, one};
 
 static PHASE: &[EnumValue] = &[EnumValue { number: 0, name: "TRAIN" }, EnumValue { number: 1, name: "TEST" }];

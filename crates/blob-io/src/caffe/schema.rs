@@ -16,12 +16,12 @@ pub(crate) struct Field {
     pub(crate) number: u32,
     pub(crate) name: &'static str,
     pub(crate) is_repeated: bool,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FieldType,
 }
 
 /// A field's type. Integers of any width and sign are the same on the wire.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum FieldType {
     Int,
     Bool,
     Float,
@@ -39,12 +39,12 @@ pub(crate) struct EnumValue {
 }
 
 /// A row of a field that occurs once.
-pub(super) const fn one(number: u32, name: &'static str, kind: Kind) -> Field {
+pub(super) const fn one(number: u32, name: &'static str, kind: FieldType) -> Field {
     Field { number, name, is_repeated: false, kind }
 }
 
 /// A row of a field that repeats.
-pub(super) const fn many(number: u32, name: &'static str, kind: Kind) -> Field {
+pub(super) const fn many(number: u32, name: &'static str, kind: FieldType) -> Field {
     Field { number, name, is_repeated: true, kind }
 }
 
@@ -65,17 +65,17 @@ impl Field {
     /// Whether a value of this wire type is the field's. Numbers that repeat may be packed.
     pub(crate) fn fits(&self, wire: Wire) -> bool {
         let of_one = match self.kind {
-            Kind::Int | Kind::Bool | Kind::Enum(_) => Wire::Varint,
-            Kind::Float => Wire::Fixed32,
-            Kind::Double => Wire::Fixed64,
-            Kind::Text | Kind::Bytes | Kind::Message(_) => Wire::Len,
+            FieldType::Int | FieldType::Bool | FieldType::Enum(_) => Wire::Varint,
+            FieldType::Float => Wire::Fixed32,
+            FieldType::Double => Wire::Fixed64,
+            FieldType::Text | FieldType::Bytes | FieldType::Message(_) => Wire::Len,
         };
         wire == of_one || self.is_repeated && wire == Wire::Len
     }
 
     /// The name of an enum's value; `None` for another type, and for a value that Caffe does not have.
     pub(crate) fn value_name(&self, number: i64) -> Option<&'static str> {
-        let Kind::Enum(values) = self.kind else { return None };
+        let FieldType::Enum(values) = self.kind else { return None };
         values.iter().find(|value| value.number == number).map(|value| value.name)
     }
 }
@@ -89,13 +89,14 @@ mod tests {
     fn fields_are_found_by_number_and_by_name() {
         let convolution = LAYER_PARAMETER.field(106).expect("convolution_param");
         assert_eq!(convolution.name, "convolution_param");
-        let Kind::Message(message) = convolution.kind else { panic!("a message") };
+        let FieldType::Message(message) = convolution.kind else { panic!("a message") };
         let engine = message.named("engine").expect("engine");
         assert_eq!((engine.number, engine.value_name(2), engine.value_name(7)), (15, Some("CUDNN"), None));
         let kernel = message.named("kernel_size").expect("kernel_size");
         assert!(kernel.is_repeated && kernel.fits(Wire::Len) && !kernel.fits(Wire::Fixed32));
         // Both generations share the messages.
-        let Some(Kind::Message(same)) = V1_LAYER_PARAMETER.named("convolution_param").map(|field| &field.kind) else {
+        let Some(FieldType::Message(same)) = V1_LAYER_PARAMETER.named("convolution_param").map(|field| &field.kind)
+        else {
             panic!("a message")
         };
         assert!(std::ptr::eq(*same, message));
@@ -116,7 +117,7 @@ mod tests {
                 let same = message.fields.iter().filter(|other| other.name == field.name);
                 assert_eq!(same.count(), 1, "{}", field.name);
                 todo.extend(match field.kind {
-                    Kind::Message(inner) => Some(inner),
+                    FieldType::Message(inner) => Some(inner),
                     _ => None,
                 });
             }
@@ -131,7 +132,7 @@ mod tests {
             assert!(!around.contains(&std::ptr::from_ref(message)), "{:?}", message.fields);
             around.push(message);
             for field in message.fields {
-                if let Kind::Message(inner) = field.kind {
+                if let FieldType::Message(inner) = field.kind {
                     check(inner, around);
                 }
             }

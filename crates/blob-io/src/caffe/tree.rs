@@ -109,12 +109,12 @@ pub(crate) fn holder(nested: &[Field], range: Span) -> Option<usize> {
 
 /// The form of a stored blob, and the fields that no BlobProto has, as (offset, length).
 #[derive(Clone, Debug)]
-pub(crate) struct Stored {
+pub(crate) struct StoredBlob {
     pub(crate) form: Form,
     pub(crate) unknown: Vec<(u64, u64)>,
 }
 
-pub(crate) fn stored(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<Stored, ReadError> {
+pub(crate) fn stored(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<StoredBlob, ReadError> {
     let fields = blob::walk(cursor, span, limits)?;
     let form = Form { legacy: fields.is_legacy(), raw: fields.is_raw(), v1: false };
     let mut unknown: Vec<(u64, u64)> = Vec::new();
@@ -129,5 +129,5 @@ pub(crate) fn stored(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Re
             }
         }
     }
-    Ok(Stored { form, unknown })
+    Ok(StoredBlob { form, unknown })
 }

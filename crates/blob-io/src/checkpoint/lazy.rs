@@ -62,7 +62,7 @@ impl Checkpoint {
         // A memory takes room for all bytes before the first is decoded.
         payload::check_decoded(entry, self.file_len(), &self.limits)
             .map_err(|fault| entry.error(&self.name, fault.into()))?;
-        let origin = Stored { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len, check };
+        let origin = FileOrigin { checkpoint: Arc::clone(self), entry: entry.clone(), dtype, len, check };
         Ok(AnyBlob::from_parts(entry.shape.clone(), dtype, SharedMem::of(Arc::new(origin)), None)?)
     }
 }
@@ -80,7 +80,7 @@ impl Entry {
 type Check = Box<dyn Fn(&[u8]) -> Result<(), String> + Send + Sync>;
 
 /// An array in its file.
-struct Stored {
+struct FileOrigin {
     checkpoint: Arc<Checkpoint>,
     entry: Entry,
     dtype: DType,
@@ -90,7 +90,7 @@ struct Stored {
     check: Option<Check>,
 }
 
-impl Origin for Stored {
+impl Origin for FileOrigin {
     fn len(&self) -> usize {
         self.len
     }
@@ -114,7 +114,7 @@ impl Origin for Stored {
     }
 }
 
-impl Stored {
+impl FileOrigin {
     /// Reads bytes where they lie.
     fn read_in_place(&self, at: usize, mut out: &mut [u8]) -> Result<(), ReadError> {
         let (width, mut skipped) = (self.dtype.size() as u64, at as u64);

@@ -12,7 +12,7 @@ use crate::error::{FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits};
 
 /// A dataset that is stored in chunks.
-pub(super) struct Stored<'a> {
+pub(super) struct ChunkedDataset<'a> {
     /// The offset of the dataset's header, for errors.
     pub(super) at: u64,
     /// The address of the chunk index.
@@ -26,7 +26,7 @@ pub(super) struct Stored<'a> {
 }
 
 /// Reads the chunk index and the filters.
-pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) -> Result<Chunked, ReadError> {
+pub(super) fn find(structure: &Structure, stored: &ChunkedDataset<'_>, limits: &Limits) -> Result<Chunked, ReadError> {
     let words = |found: String| ReadError::fault(stored.at, FaultKind::words("chunks that fit the dataset", found));
     if stored.chunk.len() != stored.shape.len() || stored.chunk.contains(&0) || stored.chunk.is_empty() {
         return Err(words(format!("chunks of {:?} for a shape of {:?}", stored.chunk, stored.shape)));
@@ -69,7 +69,7 @@ pub(super) fn find(structure: &Structure, stored: &Stored<'_>, limits: &Limits) 
 }
 
 /// Walks the chunk index, which has one of five types.
-fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &Stored<'_>) -> Hdf5Result<Vec<ChunkEntry>> {
+fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &ChunkedDataset<'_>) -> Hdf5Result<Vec<ChunkEntry>> {
     let ((offset, length), storage, at) = (sizes, file.storage(), stored.address);
     let (shape, chunk, axes, width) = (stored.shape, stored.chunk, stored.shape.len(), stored.width as usize);
     match stored.index {
@@ -106,7 +106,7 @@ fn entries(file: &Hdf5File, sizes: (u8, u8), stored: &Stored<'_>) -> Hdf5Result<
 }
 
 /// The extents that determine the numbers of chunks: the maximal ones if the dataset can grow to a known size.
-fn grid(stored: &Stored<'_>) -> Vec<u64> {
+fn grid(stored: &ChunkedDataset<'_>) -> Vec<u64> {
     let most = stored.max_shape.filter(|most| most.len() == stored.shape.len()).unwrap_or(stored.shape);
     stored.shape.iter().zip(most).map(|(now, most)| *now.max(most)).collect()
 }
@@ -123,7 +123,7 @@ fn leaf(key: btree_v1::BTreeV1Key, address: u64) -> Option<ChunkEntry> {
 /// The chunk with its index in the grid; `None` for a chunk outside of the array or without an address.
 fn place(
     structure: &Structure,
-    stored: &Stored<'_>,
+    stored: &ChunkedDataset<'_>,
     size: u64,
     is_plain: bool,
     entry: &ChunkEntry,
@@ -159,7 +159,7 @@ fn place(
 }
 
 /// The filters, in the order of application.
-fn filters(stored: &Stored<'_>) -> Result<Vec<Filter>, ReadError> {
+fn filters(stored: &ChunkedDataset<'_>) -> Result<Vec<Filter>, ReadError> {
     let pipeline = stored.filters.map_or(&[][..], |pipeline| &pipeline.filters);
     let known = |filter: &hdf5_reader::messages::filter_pipeline::FilterDescription| {
         let found = match (filter.id, filter.client_data.first()) {

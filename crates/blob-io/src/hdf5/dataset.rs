@@ -9,7 +9,7 @@ use hdf5_reader::messages::fill_value::FillValueMessage;
 use hdf5_reader::messages::filter_pipeline::FilterPipelineMessage;
 use hdf5_reader::messages::layout::DataLayout;
 
-use super::chunks::{self, Stored};
+use super::chunks::{self, ChunkedDataset};
 use super::datatype::{Element, element};
 use super::header::{self, DATASPACE, DATATYPE, EXTERNAL_FILES, FILL, FILTERS, LAYOUT, Message, OLD_FILL};
 use super::structure::Structure;
@@ -157,7 +157,7 @@ fn payload(
             let shape = &header.space.dims;
             // Older layouts have the element's size as a last axis.
             let chunk = dims.get(..shape.len()).unwrap_or(dims);
-            let stored = Stored {
+            let stored = ChunkedDataset {
                 at: header.at,
                 address: *address,
                 shape,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use super::attributes;
 use super::form::Form;
 use super::structure::Structure;
-use super::tree::{Found, Tree, walk};
+use super::tree::{NamedDataset, Tree, walk};
 use crate::entry::{Entry, Kind};
 use crate::error::ReadError;
 use crate::limits::LONGEST_NAME;
@@ -26,7 +26,7 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadErr
         solver(&structure, found, table)?;
         return Ok(Form::SolverState);
     }
-    let in_layer = |found: &Found| found.group.starts_with("/data/") && number(&found.name).is_some();
+    let in_layer = |found: &NamedDataset| found.group.starts_with("/data/") && number(&found.name).is_some();
     let mut layers = BTreeMap::new();
     if found.iter().any(in_layer) {
         // Layers without parameters have a group too, and a position.
@@ -48,8 +48,8 @@ fn number(name: &str) -> Option<u32> {
 }
 
 /// Lists Caffe's weights, `data/<layer>/<number>`, and the diffs in `diff`, in the order of layers and numbers.
-fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTable) -> Result<(), ReadError> {
-    let blob_key = |found: &Found| {
+fn weights(found: Vec<NamedDataset>, layers: &BTreeMap<String, u32>, table: &mut NameTable) -> Result<(), ReadError> {
+    let blob_key = |found: &NamedDataset| {
         let number = number(&found.name)?;
         let data = found.group.strip_prefix("/data/").map(|layer| (layer, Kind::Data));
         let (layer, kind) = data.or_else(|| Some((found.group.strip_prefix("/diff/")?, Kind::Diff)))?;
@@ -73,7 +73,7 @@ fn weights(found: Vec<Found>, layers: &BTreeMap<String, u32>, table: &mut NameTa
 }
 
 /// Lists a solver's state: the history in the order of the numbers, the counters as metadata.
-fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Result<(), ReadError> {
+fn solver(structure: &Structure, found: Vec<NamedDataset>, table: &mut NameTable) -> Result<(), ReadError> {
     let (mut history, mut others) = (Vec::new(), Vec::new());
     for found in found {
         match number(&found.name).filter(|_| *found.group == *"/history") {
@@ -97,7 +97,7 @@ fn solver(structure: &Structure, found: Vec<Found>, table: &mut NameTable) -> Re
 }
 
 /// The text of a string, or of a single integer of four bytes.
-fn scalar_text(structure: &Structure, found: &Found) -> Option<String> {
+fn scalar_text(structure: &Structure, found: &NamedDataset) -> Option<String> {
     let entry = &found.entry;
     let len = entry.byte_len();
     let run = entry.segments().first().filter(|_| len <= LONGEST_NAME)?;
@@ -112,13 +112,13 @@ fn scalar_text(structure: &Structure, found: &Found) -> Option<String> {
 }
 
 /// Adds a dataset that is not one of Caffe's; the path becomes the name.
-fn push_path(found: Found, table: &mut NameTable) -> Result<(), ReadError> {
+fn push_path(found: NamedDataset, table: &mut NameTable) -> Result<(), ReadError> {
     let position = table.next_position(found.at)?;
     let name = format!("{}/{}", found.group, found.name);
     found.push((position, 0, Kind::Data), &name[1..], table)
 }
 
-impl Found {
+impl NamedDataset {
     fn push(
         self,
         (position, index, kind): (u32, u32, Kind),

@@ -25,7 +25,7 @@ const MAX_NESTED: usize = 64;
 const MAX_SOFT: u32 = 16;
 
 /// A dataset under one name; a dataset with two names is found twice.
-pub(super) struct Found {
+pub(super) struct NamedDataset {
     /// The path of the dataset's group, with `/` before each name; empty for the root.
     pub(super) group: Rc<str>,
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Found {
 #[derive(Default)]
 pub(super) struct Tree {
     pub(super) groups: Vec<Rc<str>>,
-    pub(super) datasets: Vec<Found>,
+    pub(super) datasets: Vec<NamedDataset>,
 }
 
 /// An object, read once.
@@ -164,7 +164,7 @@ impl Walk<'_> {
                     self.count(at, &link.name, place)?;
                     let (at, entry) = (*dataset).clone();
                     let name = name_from_bytes(&link.name).into_owned();
-                    self.tree.datasets.push(Found { group: place.path.clone(), name, at, entry });
+                    self.tree.datasets.push(NamedDataset { group: place.path.clone(), name, at, entry });
                 }
                 Object::Group(_) => {
                     if place.lies_within(address) || !self.may_list(address, is_hard) {

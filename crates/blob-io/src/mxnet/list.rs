@@ -44,14 +44,14 @@ pub struct List {
 pub(super) struct Array {
     pub(super) version: Version,
     pub(super) context: Context,
-    pub(super) stored: Stored,
+    pub(super) stored: ArrayContent,
     /// Whether the array comes from a file of MXNet. Such an array is written again, even against the version's rules.
     pub(super) is_found: bool,
 }
 
 /// The content of a record, with the indices of the tensors that hold the values.
 #[derive(Clone, Debug)]
-pub(super) enum Stored {
+pub(super) enum ArrayContent {
     /// No array: the extents that mark this.
     None(Vec<i64>),
     Dense(usize),
@@ -75,15 +75,15 @@ impl List {
 
     /// Adds a dense array, saved from the CPU.
     pub fn push(&mut self, name: &str, tensor: usize) {
-        self.add(name, Stored::Dense(tensor));
+        self.add(name, ArrayContent::Dense(tensor));
     }
 
     /// Adds a sparse array of this dense shape from the tensors of values, row pointers (csr only) and indices.
     pub fn push_sparse(&mut self, name: &str, kind: SparseKind, shape: Shape, parts: &[usize]) {
-        self.add(name, Stored::Sparse { kind, shape, stale: None, parts: parts.to_vec() });
+        self.add(name, ArrayContent::Sparse { kind, shape, stale: None, parts: parts.to_vec() });
     }
 
-    fn add(&mut self, name: &str, stored: Stored) {
+    fn add(&mut self, name: &str, stored: ArrayContent) {
         self.arrays.push(Array { version: self.version, context: Context::CPU, stored, is_found: false });
         if let Some(keys) = &mut self.keys {
             keys.push(name.as_bytes().to_vec());
@@ -112,9 +112,9 @@ impl List {
     pub fn into_dense(mut self) -> Self {
         let mut tensors = 0;
         for array in &mut self.arrays {
-            if !matches!(array.stored, Stored::None(_)) {
-                array.is_found &= matches!(array.stored, Stored::Dense(_));
-                array.stored = Stored::Dense(tensors);
+            if !matches!(array.stored, ArrayContent::None(_)) {
+                array.is_found &= matches!(array.stored, ArrayContent::Dense(_));
+                array.stored = ArrayContent::Dense(tensors);
                 tensors += 1;
             }
         }
@@ -156,10 +156,10 @@ impl Array {
             *tensors - 1
         };
         let stored = match record.body {
-            Body::None(dims) => Stored::None(dims),
-            Body::Dense(_) => Stored::Dense(next()),
+            Body::None(dims) => ArrayContent::None(dims),
+            Body::Dense(_) => ArrayContent::Dense(next()),
             Body::Sparse { kind, shape, stored, parts } => {
-                Stored::Sparse { kind, shape, stale: Some(stored), parts: parts.iter().map(|_| next()).collect() }
+                ArrayContent::Sparse { kind, shape, stale: Some(stored), parts: parts.iter().map(|_| next()).collect() }
             }
         };
         let context = record.context.unwrap_or(Context::CPU);

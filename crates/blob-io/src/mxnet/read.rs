@@ -8,7 +8,7 @@ use crate::entry::{Entry, Kind, Payload, Runs, Segment, Sparse};
 use crate::error::{FaultKind, ReadError};
 use crate::limits::LONGEST_NAME;
 use crate::mxnet::flags::Context;
-use crate::mxnet::record::{self, Body, NoAxes, Part, Record, Version};
+use crate::mxnet::record::{self, Body, ElementRun, NoAxes, Record, Version};
 use crate::names::{NameTable, name_from_bytes};
 use crate::tensor_name::TensorName;
 use crate::warning::Flag;
@@ -215,7 +215,7 @@ fn array(cursor: &mut Cursor<'_>, table: &mut NameTable, walk: &mut Walk) -> Res
     }
 }
 
-fn entry(part: Part, position: u32, index: u32) -> Entry {
+fn entry(part: ElementRun, position: u32, index: u32) -> Entry {
     let mut entry = Entry::new(position, index, part.kind);
     let count = part.shape.count() as u64;
     if count > 0 {

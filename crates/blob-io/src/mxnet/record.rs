@@ -76,7 +76,7 @@ pub(crate) struct Record {
 pub(crate) enum Body {
     /// No array: the extents that mark the lack of one.
     None(Vec<i64>),
-    Dense(Part),
+    Dense(ElementRun),
     Sparse {
         kind: SparseKind,
         /// The dense shape.
@@ -84,13 +84,13 @@ pub(crate) enum Body {
         /// The stored shape of the values, which may be wrong: see [`storage_dims`].
         stored: Vec<i64>,
         /// The values, then the others in the order of the file.
-        parts: Vec<Part>,
+        parts: Vec<ElementRun>,
     },
 }
 
 /// One run of elements.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub(crate) struct ElementRun {
     pub(crate) kind: Kind,
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
@@ -246,7 +246,7 @@ fn type_flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<DType, Read
 }
 
 /// Skips the elements of an array, which must exist; the array's shape is at `at`.
-fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<Part, ReadError> {
+fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType) -> Result<ElementRun, ReadError> {
     let offset = cursor.pos();
     let field = match kind {
         Kind::Values => "the values of a sparse array",
@@ -259,7 +259,7 @@ fn data(cursor: &mut Cursor<'_>, kind: Kind, at: u64, shape: Shape, dtype: DType
         .checked_mul(dtype.size() as u64)
         .ok_or_else(|| Fault::new(at, FaultKind::Overflow { axes }))?;
     cursor.skip(len, field)?;
-    Ok(Part { kind, shape, dtype, offset })
+    Ok(ElementRun { kind, shape, dtype, offset })
 }
 
 /// The rest of a sparse record: types and shapes of the index arrays, then the values, then the index arrays.

@@ -8,7 +8,7 @@ use blob_core::Shape;
 use crate::entry::SparseKind;
 use crate::error::{Error, Remedy};
 use crate::mxnet::flags;
-use crate::mxnet::list::{Array, List, Stored};
+use crate::mxnet::list::{Array, ArrayContent, List};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
 use crate::parts::{self, Part, Placed};
@@ -43,11 +43,11 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
         for problem in cut.into_iter().chain(laid.array(array).err()) {
             let name = key.map_or_else(|| format!("@{index}"), |key| String::from_utf8_lossy(key).into_owned());
             let remedy = match &array.stored {
-                Stored::Dense(tensor) if array.version < Version::V3 => {
+                ArrayContent::Dense(tensor) if array.version < Version::V3 => {
                     let has_axes = specs.get(*tensor).is_none_or(|spec| spec.shape.num_axes() > 0);
                     (!has_axes).then_some(Remedy::Version3)
                 }
-                Stored::Sparse { .. } if array.version != Version::V2 => Some(Remedy::Version2),
+                ArrayContent::Sparse { .. } if array.version != Version::V2 => Some(Remedy::Version2),
                 _ => None,
             };
             problems.add_with(&name, problem, remedy);
@@ -99,7 +99,7 @@ struct ListParts<'a> {
 impl<'a> ListParts<'a> {
     fn array(&mut self, array: &Array) -> Result<(), String> {
         match &array.stored {
-            Stored::None(dims) => {
+            ArrayContent::None(dims) => {
                 if !array.is_found && array.version > Version::V1 {
                     return Err("is a missing array; MXNet's V2 and V3 cannot store one, V0 and V1 can".to_owned());
                 }
@@ -107,7 +107,7 @@ impl<'a> ListParts<'a> {
                 // V0 and V1 mark a missing array by a shape without axes.
                 self.dims(array.version, if array.is_found { dims } else { &[] })
             }
-            Stored::Dense(tensor) => {
+            ArrayContent::Dense(tensor) => {
                 let spec = self.spec(*tensor)?;
                 let shape = &spec.shape;
                 if !array.is_found && array.version < Version::V3 && shape.num_axes() == 0 {
@@ -120,7 +120,9 @@ impl<'a> ListParts<'a> {
                 self.values(*tensor);
                 Ok(())
             }
-            Stored::Sparse { kind, shape, stale, parts } => self.sparse(array, *kind, shape, stale.as_deref(), parts),
+            ArrayContent::Sparse { kind, shape, stale, parts } => {
+                self.sparse(array, *kind, shape, stale.as_deref(), parts)
+            }
         }
     }
 

@@ -32,28 +32,28 @@ const MAX_BYTES: u64 = 64 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Archive {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<ArchivePart>,
     /// Whether the file has lengths that cover the blobs but cannot be updated, as in a pickle; then sizes must not
     /// change.
     pub(super) is_fixed: bool,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum ArchivePart {
     Bytes(Vec<u8>),
     Blob {
         version: i32,
         pack: i32,
         tensor: usize,
-        found: Option<Found>,
+        found: Option<OldBlob>,
     },
     /// A blob of the file that is changed, which is kept.
-    Kept(Found),
+    Kept(OldBlob),
 }
 
 /// A blob of an existing file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct OldBlob {
     pub(super) head: [u8; HEAD],
     /// The offset and the length of the cells, which is NeoML's word for values.
     pub(super) cells: u64,
@@ -64,7 +64,7 @@ impl Archive {
     /// One bare blob without a name, like a file of `neoml.Blob.store`.
     #[must_use]
     pub fn blob() -> Self {
-        Self { parts: vec![Part::new_blob(0)], is_fixed: false }
+        Self { parts: vec![ArchivePart::new_blob(0)], is_fixed: false }
     }
 
     /// An array of `len` blobs without names, like the output of `SerializeBlobs`.
@@ -72,9 +72,9 @@ impl Archive {
     pub fn array(len: usize) -> Self {
         // The layout refuses a count beyond NeoML's numbers.
         let count = u32::try_from(len).unwrap_or(u32::MAX);
-        let mut parts = vec![Part::Bytes(count.to_le_bytes().to_vec())];
+        let mut parts = vec![ArchivePart::Bytes(count.to_le_bytes().to_vec())];
         for tensor in 0..len {
-            parts.extend([Part::Bytes(vec![0]), Part::new_blob(tensor)]);
+            parts.extend([ArchivePart::Bytes(vec![0]), ArchivePart::new_blob(tensor)]);
         }
         Self { parts, is_fixed: false }
     }
@@ -85,9 +85,9 @@ impl Archive {
     pub fn replacing(mut self, blobs: &[usize]) -> Self {
         let given: HashMap<usize, usize> = blobs.iter().enumerate().map(|(tensor, blob)| (*blob, tensor)).collect();
         for part in &mut self.parts {
-            if let Part::Blob { tensor, found, .. } = part {
+            if let ArchivePart::Blob { tensor, found, .. } = part {
                 match (given.get(tensor), &found) {
-                    (None, Some(found)) => *part = Part::Kept(*found),
+                    (None, Some(found)) => *part = ArchivePart::Kept(*found),
                     (Some(given), _) => *tensor = *given,
                     (None, None) => {}
                 }
@@ -98,7 +98,7 @@ impl Archive {
 
     /// How many blobs take a tensor of the layout.
     pub(super) fn blobs(&self) -> usize {
-        self.parts.iter().filter(|part| matches!(part, Part::Blob { .. })).count()
+        self.parts.iter().filter(|part| matches!(part, ArchivePart::Blob { .. })).count()
     }
 
     /// Reads a file without the arrays' values; `None` for other formats.
@@ -135,9 +135,9 @@ impl Archive {
         for (tensor, record) in records.iter().enumerate() {
             keep_until(&mut cursor, record.at, &mut parts)?;
             let head = cursor.array::<HEAD>(source.len(), "the head of a blob")?;
-            let found = Found { head, cells: cursor.pos(), len: record.cell_bytes() };
+            let found = OldBlob { head, cells: cursor.pos(), len: record.cell_bytes() };
             let (version, pack) = (record.version, record.pack);
-            parts.push(Part::Blob { version, pack, tensor, found: Some(found) });
+            parts.push(ArchivePart::Blob { version, pack, tensor, found: Some(found) });
             cursor.skip(found.len, "the cells")?;
         }
         keep_until(&mut cursor, source.len(), &mut parts)?;
@@ -145,7 +145,7 @@ impl Archive {
     }
 }
 
-impl Part {
+impl ArchivePart {
     /// A blob of the current version.
     fn new_blob(tensor: usize) -> Self {
         Self::Blob { version: 2000, pack: 0, tensor, found: None }
@@ -153,10 +153,10 @@ impl Part {
 }
 
 /// Keeps the bytes up to `end`.
-fn keep_until(cursor: &mut Cursor<'_>, end: u64, parts: &mut Vec<Part>) -> Result<(), ReadError> {
+fn keep_until(cursor: &mut Cursor<'_>, end: u64, parts: &mut Vec<ArchivePart>) -> Result<(), ReadError> {
     let len = end.saturating_sub(cursor.pos());
     if len > 0 {
-        parts.push(Part::Bytes(cursor.bytes(len, end, MAX_BYTES, "what lies beside the blobs")?));
+        parts.push(ArchivePart::Bytes(cursor.bytes(len, end, MAX_BYTES, "what lies beside the blobs")?));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ const WALKED_FREE: u64 = 64 << 10;
 /// The bytes of a version over 1000.
 const VERSION: u64 = 5;
 
-pub(super) enum Found {
+pub(super) enum Item {
     Layer(BaseLayer),
     Blob(Record),
 }
@@ -42,18 +42,18 @@ pub(super) struct Finder {
 
 impl Finder {
     /// The next record from here on, with the record's offset; the cursor moves past the record.
-    pub(super) fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Found)>, ReadError> {
+    pub(super) fn next(&mut self, cursor: &mut Cursor<'_>) -> Result<Option<(u64, Item)>, ReadError> {
         while let Some(at) = candidate(cursor)? {
             let before = cursor.visited();
             // A layer may be called "\0", which looks like a blob's type; the blob's cells decide.
             let blob = record::find(cursor);
             if let Ok(Some(record)) = blob {
-                return Ok(Some((at, Found::Blob(record))));
+                return Ok(Some((at, Item::Blob(record))));
             }
             cursor.seek(at);
             if let Some(layer) = layer::find(cursor)? {
                 self.lost = self.lost.filter(|lost| layer.class.as_ref().is_none_or(|class| class.at != lost.class));
-                return Ok(Some((at, Found::Layer(layer))));
+                return Ok(Some((at, Item::Layer(layer))));
             }
             blob?;
             self.walked += cursor.visited() - before;

@@ -5,7 +5,7 @@
 use crate::error::{FaultKind, ReadError, check_limit};
 use crate::limits::{Limit, Limits, names_for};
 use crate::names::NameTable;
-use crate::neoml::find::{Finder, Found};
+use crate::neoml::find::{Finder, Item};
 use crate::neoml::layer::{self, BaseLayer, Class};
 use crate::neoml::links::Layer;
 use crate::neoml::record::{Record, VERSIONS, is_version, note_axes};
@@ -105,8 +105,8 @@ pub(crate) fn records(cursor: &mut Cursor<'_>) -> Result<Vec<Record>, ReadError>
     let (mut records, mut finder) = (Vec::new(), Finder::default());
     while let Some((_, found)) = finder.next(cursor)? {
         match found {
-            Found::Layer(layer) => records.extend(layer.blobs.into_iter().map(|(_, record)| record)),
-            Found::Blob(record) => records.push(record),
+            Item::Layer(layer) => records.extend(layer.blobs.into_iter().map(|(_, record)| record)),
+            Item::Blob(record) => records.push(record),
         }
     }
     Ok(records)
@@ -184,8 +184,8 @@ impl Search {
                 self.sure.get_or_insert(table.len());
             }
             match found {
-                Found::Layer(layer) => self.layer(cursor, table, at, layer)?,
-                Found::Blob(record) => self.blob(cursor, table, from, &record)?,
+                Item::Layer(layer) => self.layer(cursor, table, at, layer)?,
+                Item::Blob(record) => self.blob(cursor, table, from, &record)?,
             }
             cursor.seek(next_pos);
         }

@@ -5,9 +5,9 @@
 use blob_core::{Dims7, Shape};
 
 use crate::error::Error;
-use crate::neoml::archive::{Archive, Found, Part};
+use crate::neoml::archive::{Archive, ArchivePart, OldBlob};
 use crate::neoml::record::{self, HEAD, LONG};
-use crate::parts::{self, Part as Piece, Placed};
+use crate::parts::{self, Part, Placed};
 use crate::spec::{Problems, TensorSpec, refuse};
 
 /// The name of the format in errors.
@@ -22,17 +22,17 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     let (mut parts, mut problems) = (Vec::new(), Problems::default());
     for part in &archive.parts {
         match part {
-            Part::Bytes(found) => parts.push(Piece::Bytes(found.clone())),
-            Part::Kept(Found { head, cells: from, len }) => {
-                parts.extend([Piece::Bytes(head.to_vec()), Piece::Copy { from: *from, len: *len }]);
+            ArchivePart::Bytes(found) => parts.push(Part::Bytes(found.clone())),
+            ArchivePart::Kept(OldBlob { head, cells: from, len }) => {
+                parts.extend([Part::Bytes(head.to_vec()), Part::Copy { from: *from, len: *len }]);
             }
-            Part::Blob { version, pack, tensor, found } => {
+            ArchivePart::Blob { version, pack, tensor, found } => {
                 let spec = &specs[*tensor];
                 match head(spec, *version, *pack) {
                     Ok(new) if archive.is_fixed && found.is_some_and(|found| found.head != new) => {
                         problems.add(&spec.name, "is of another shape, and a pickle counts its bytes");
                     }
-                    Ok(new) => parts.extend([Piece::Bytes(new.to_vec()), Piece::Values(*tensor)]),
+                    Ok(new) => parts.extend([Part::Bytes(new.to_vec()), Part::Values(*tensor)]),
                     Err(problem) => problems.add(&spec.name, problem),
                 }
             }

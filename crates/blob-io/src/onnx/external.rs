@@ -16,9 +16,7 @@ use crate::onnx::place::Outside;
 use crate::onnx::read::without;
 use crate::wire::source::Source;
 
-/// A file of values: its part of the concatenated files, or why it cannot be used.
-type Part = Result<Range, String>;
-
+/// A file's part of the concatenated files.
 #[derive(Clone, Copy)]
 struct Range {
     begin: u64,
@@ -46,7 +44,7 @@ pub(crate) fn attach(
         return Err(again(io::Error::new(io::ErrorKind::InvalidData, "is of another length than before")));
     }
     folder.add(name, &model);
-    let mut parts: HashMap<&str, Part> = HashMap::new();
+    let mut parts: HashMap<&str, Result<Range, String>> = HashMap::new();
     for of in outside {
         if !parts.contains_key(&*of.location) {
             parts.insert(&of.location, add(&of.location, &mut folder));
@@ -84,7 +82,7 @@ pub(crate) fn dialect(folder: &Folder) -> String {
 }
 
 /// Opens a file of values and appends it; the error says why it cannot be used.
-fn add(location: &str, folder: &mut Folder) -> Part {
+fn add(location: &str, folder: &mut Folder) -> Result<Range, String> {
     let path = plain(location).ok_or("which is no path within the model's folder")?;
     let file = folder.open(&path).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => "which is not there".to_owned(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::error::{Error, Existing};
 use crate::output::kept::Kept;
 use crate::output::sibling::{OLD, is_same, make_temporary, old_name, remove_stale, resolve};
-use crate::output::survey::{Foreign, Found, Snapshot, survey};
+use crate::output::survey::{Foreign, Snapshot, Survey, survey};
 use crate::output::{IfExists, Output, disk, exists, failed, lock_folder, parent, request, sync_folder};
 
 /// How often [`OutputDir::finish`] tries to take a name that other processes try to take too, and the pause between
@@ -272,11 +272,11 @@ fn is_taken(e: &io::Error) -> bool {
 fn check(name: &str, target: &Path, if_exists: IfExists) -> Result<Option<Snapshot>, Error> {
     for _ in 0..MAX_SWAPS {
         match survey(target) {
-            Ok(Found::Free) => return Ok(None),
-            Ok(Found::Ours(_)) if if_exists == IfExists::Refuse => return Err(exists(name, Existing::Folder)),
-            Ok(Found::Ours(there)) => return Ok(Some(there)),
+            Ok(Survey::Free) => return Ok(None),
+            Ok(Survey::Ours(_)) if if_exists == IfExists::Refuse => return Err(exists(name, Existing::Folder)),
+            Ok(Survey::Ours(there)) => return Ok(Some(there)),
             // Never replaced, so the error must not suggest that `IfExists::Replace` would help.
-            Ok(Found::Foreign(files)) => return Err(foreign(name, &files)),
+            Ok(Survey::Foreign(files)) => return Err(foreign(name, &files)),
             // Another process is replacing the folder.
             Err(e) if e.kind() == io::ErrorKind::Interrupted => std::thread::sleep(PAUSE),
             Err(e) if e.kind() == io::ErrorKind::NotADirectory => {
@@ -341,7 +341,7 @@ fn put_back(target: &Path) {
         return;
     }
     remove_stale(target, &|path| {
-        if is_named(path, OLD) && matches!(survey(path), Ok(Found::Ours(_))) {
+        if is_named(path, OLD) && matches!(survey(path), Ok(Survey::Ours(_))) {
             // Another process that is replacing the folder now fails to take the name, and tries again.
             let _ = disk::rename(path, target);
         }
@@ -359,7 +359,7 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
         if matches!(lock_folder(path), Err(TryLockError::WouldBlock)) {
             return;
         }
-        if matches!(survey(target), Ok(Found::Ours(_) | Found::Foreign(_))) {
+        if matches!(survey(target), Ok(Survey::Ours(_) | Survey::Foreign(_))) {
             retire(path);
         }
     } else if is_named(path, GONE) {
@@ -374,7 +374,7 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
 fn retire(old: &Path) {
     // From this rename on, no process takes the old folder for the only copy, whatever becomes of the target.
     let gone = old.with_extension(GONE);
-    if matches!(survey(old), Ok(Found::Ours(_) | Found::Free)) && disk::rename(old, &gone).is_ok() {
+    if matches!(survey(old), Ok(Survey::Ours(_) | Survey::Free)) && disk::rename(old, &gone).is_ok() {
         remove_listed(&gone);
     }
 }
@@ -387,8 +387,8 @@ fn is_named(path: &Path, extension: &str) -> bool {
 fn remove_listed(folder: &Path) {
     match survey(folder) {
         // If this fails, the next run goes on.
-        Ok(Found::Ours(old)) => drop(old.remove(folder)),
-        Ok(Found::Free) => drop(disk::remove_dir(folder)),
+        Ok(Survey::Ours(old)) => drop(old.remove(folder)),
+        Ok(Survey::Free) => drop(disk::remove_dir(folder)),
         _ => {}
     }
 }

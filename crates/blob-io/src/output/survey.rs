@@ -21,7 +21,7 @@ const NAMED: usize = 3;
 
 /// The files that exist where a folder is to be written.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum Survey {
     /// Nothing, or an empty folder.
     Free,
     /// Only files that the receipt lists, with the listed lengths.
@@ -100,10 +100,10 @@ impl fmt::Display for Foreign {
 }
 
 /// Checks a folder. An error of kind `Interrupted` means that the folder changed meanwhile.
-pub(super) fn survey(folder: &Path) -> io::Result<Found> {
+pub(super) fn survey(folder: &Path) -> io::Result<Survey> {
     let before = match fs::symlink_metadata(folder) {
         Ok(meta) => Stamp::of(&meta),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::Free),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Survey::Free),
         Err(e) => return Err(e),
     };
     let found = survey_once(folder);
@@ -118,15 +118,15 @@ pub(super) fn survey(folder: &Path) -> io::Result<Found> {
     Err(io::ErrorKind::Interrupted.into())
 }
 
-fn survey_once(folder: &Path) -> io::Result<Found> {
+fn survey_once(folder: &Path) -> io::Result<Survey> {
     if fs::read_dir(folder)?.next().is_none() {
-        return Ok(Found::Free);
+        return Ok(Survey::Free);
     }
     let listed = listed(folder);
     let mut walk = Walk { listed: &listed, snapshot: Snapshot::default(), foreign: Foreign::default() };
     walk.folder(folder, "")?;
     walk.foreign.0.sort_unstable();
-    Ok(if walk.foreign.0.is_empty() { Found::Ours(walk.snapshot) } else { Found::Foreign(walk.foreign) })
+    Ok(if walk.foreign.0.is_empty() { Survey::Ours(walk.snapshot) } else { Survey::Foreign(walk.foreign) })
 }
 
 /// The files that the receipt lists, and the receipt itself; empty if no receipt can be read.

@@ -6,17 +6,17 @@ use crate::error::Reason::{self, Archive, Compressed, NotTensors, Unsupported};
 use crate::format::Format;
 
 /// The meaning of a mark.
-enum Kind {
+enum Meaning {
     /// A format that is read.
     Own(Format),
     /// A format that is not read: the reason, the kind of such a file, the user's next step.
     Foreign(Reason, &'static str, Option<&'static str>),
 }
-use Kind::{Foreign, Own};
+use Meaning::{Foreign, Own};
 
 /// The offset of a mark, the bytes and the meaning. Sources: each format's own specification or reader; for ncnn,
 /// `modelbin.cpp`.
-const MARKS: &[(usize, &[u8], Kind)] = &[
+const MARKS: &[(usize, &[u8], Meaning)] = &[
     (0, b"\x12\x01\0\0\0\0\0\0", Own(Format::MxnetList)),
     (0, b"\xC8\xFA\x93\xF9", Own(Format::MxnetRecord)),
     (0, b"\xC9\xFA\x93\xF9", Own(Format::MxnetRecord)),
@@ -98,7 +98,7 @@ pub(super) fn foreign(head: &[u8]) -> Option<(Reason, &'static str, Option<&'sta
     }
 }
 
-fn kind(head: &[u8]) -> Option<&'static Kind> {
+fn kind(head: &[u8]) -> Option<&'static Meaning> {
     let mut marks = MARKS.iter();
     let found = marks.find(|(at, mark, _)| head.get(*at..).is_some_and(|bytes| bytes.starts_with(mark)));
     found.map(|(.., kind)| kind)

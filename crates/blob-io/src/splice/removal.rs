@@ -13,7 +13,7 @@ use crate::caffe::proto_fields::layer_parameter::{
     PARAM, PHASE, PROPAGATE_DOWN, SCALE_PARAM, TOP, TYPE,
 };
 use crate::caffe::proto_fields::net_parameter::LAYER;
-use crate::caffe::schema::Kind;
+use crate::caffe::schema::FieldType;
 use crate::caffe::tree::{self, Layer};
 use crate::checkpoint::Checkpoint;
 use crate::error::{Error, ReadError};
@@ -239,7 +239,7 @@ pub(super) fn without_bias(cursor: &mut Cursor<'_>, layer: &Layer) -> Result<Opt
     let mut messages = Vec::new();
     tree::each(cursor, field.content, |field| {
         let message = LAYER_PARAMETER.field(field.number).filter(|_| WITH_BIAS.contains(&field.number));
-        if let Some(Kind::Message(message)) = message.map(|field| &field.kind) {
+        if let Some(FieldType::Message(message)) = message.map(|field| &field.kind) {
             messages.extend(message.named("bias_term").map(|bias_term| (field.content, bias_term.number)));
         }
     })?;

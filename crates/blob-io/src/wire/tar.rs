@@ -24,11 +24,11 @@ pub(crate) struct TarMember {
     pub(crate) header: u64,
     pub(crate) at: u64,
     pub(crate) len: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MemberKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MemberKind {
     File,
     /// A file whose zeros are not stored.
     Sparse,
@@ -113,16 +113,16 @@ impl<'c, 's> Members<'c, 's> {
     ) -> Result<TarMember, ReadError> {
         let name = before.name.unwrap_or_else(|| own_name(block));
         let mut kind = match block[156] {
-            b'S' => Kind::Sparse,
-            _ if before.is_sparse => Kind::Sparse,
+            b'S' => MemberKind::Sparse,
+            _ if before.is_sparse => MemberKind::Sparse,
             // V7 has no type for folders.
-            0 if name.ends_with(b"/") => Kind::Other,
-            flag if is_file(flag) => Kind::File,
-            b'1' | b'2' => Kind::Link,
-            _ => Kind::Other,
+            0 if name.ends_with(b"/") => MemberKind::Other,
+            flag if is_file(flag) => MemberKind::File,
+            b'1' | b'2' => MemberKind::Link,
+            _ => MemberKind::Other,
         };
         if block[156] == b'S' {
-            kind = Kind::Sparse;
+            kind = MemberKind::Sparse;
             // The rest of a sparse file's map precedes the content.
             let mut more = block[482] != 0;
             while more {
