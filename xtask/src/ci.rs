@@ -44,7 +44,8 @@ const STEPS: &[(&str, &str)] = &[
     // With the tool that the tests were built with.
     ("Python package", "BLOB_TOOL={target}/debug/blob cargo xtask wheel --debug {cpython}"),
     ("pages", "BLOB_BROWSER={browser} cargo xtask report-check"),
-    // The module's own workspace, and the page in the browsers whose drivers are here.
+    // The module's own workspace, and the page in the browsers whose drivers are here. The libraries are built for
+    // WebAssembly so; a missing std is fetched, if that is possible. `targets` has other machines, which take longer.
     ("module format", "cargo fmt --manifest-path web/Cargo.toml --all --check"),
     ("module clippy", "CARGO_TARGET_DIR={target} cargo clippy --manifest-path web/Cargo.toml --all-targets -- -D warnings"),
     ("page", "BLOB_TOOL={target}/debug/blob BLOB_TEST_REPORT={report} cargo xtask page-check --every 10"),
@@ -59,8 +60,6 @@ const STEPS: &[(&str, &str)] = &[
     ("CUDA linked", "cargo check -p synced-mem --features cuda,cudarc/dynamic-linking"),
     // The other target's code and tests, compiled and linted; nothing is run.
     ("aarch64", "cargo clippy --target {aarch64} -p synced-mem -p blob-core -p blob-ops -p blob-io --all-targets -- -D warnings"),
-    // A missing std is fetched, if that is possible. The other parts take longer, and are run by hand.
-    ("other targets", "BLOB_TEST_REPORT={report} cargo xtask targets wasm"),
     ("package", "cargo package --workspace --exclude blob-tests --exclude blob-benches --exclude blob-gpu --exclude fake-cuda \
         --exclude xtask --no-verify --allow-dirty"),
 ];

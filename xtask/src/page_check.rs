@@ -87,13 +87,13 @@ struct Counts {
 }
 
 pub(crate) fn run(named: &[&str]) -> Result<()> {
+    if let Err(why) = targets::for_wasm(&mut Command::new("cargo")) {
+        return said(&format!("NOT TESTED: the page, and the libraries for WebAssembly: no std can be had: {why:#}"));
+    }
+    let folder = page::build()?;
     if KINDS.iter().all(|kind| !kind.is_here()) {
         return said("NOT TESTED: the page in a browser: neither chromedriver nor geckodriver is on the path");
     }
-    if let Err(why) = targets::for_wasm(&mut Command::new("cargo")) {
-        return said(&format!("NOT TESTED: the page in a browser: no std for WebAssembly can be had: {why:#}"));
-    }
-    let folder = page::build()?;
     let tool = match std::env::var_os("BLOB_TOOL") {
         Some(tool) => PathBuf::from(tool),
         None => {

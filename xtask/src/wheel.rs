@@ -109,8 +109,6 @@ fn build(python: &Path, folder: &Path, is_debug: bool) -> Result<PathBuf> {
     }
     let mut maturin = maturin(python, "build", &wheels)?;
     if is_debug {
-        // A folder of its own: the profile is another one than that of the tool.
-        maturin.env("CARGO_TARGET_DIR", shell::root().join("python/target"));
         maturin.args(["--quiet", "--profile", "dev", "--compatibility", "linux"]);
     } else {
         maturin.args(["--quiet", "--release", "--zig", "--target", TARGET, "--compatibility", PLATFORM]);
