@@ -43,7 +43,7 @@ const STEPS: &[(&str, &str)] = &[
         --manifest-path python/Cargo.toml --all-targets -- -D warnings"),
     // With the tool that the tests were built with.
     ("Python package", "BLOB_TOOL={target}/debug/blob cargo xtask wheel --debug {cpython}"),
-    ("pages", "BLOB_BROWSER={browser} cargo xtask report-check"),
+    ("pages", "BLOB_TOOL={target}/debug/blob BLOB_BROWSER={browser} cargo xtask report-check"),
     // The module's own workspace, and the page in the browsers whose drivers are here. The libraries are built for
     // WebAssembly so; a missing std is fetched, if that is possible. `targets` has other machines, which take longer.
     ("module format", "cargo fmt --manifest-path web/Cargo.toml --all --check"),

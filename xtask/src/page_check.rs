@@ -94,13 +94,7 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
     if KINDS.iter().all(|kind| !kind.is_here()) {
         return said("NOT TESTED: the page in a browser: neither chromedriver nor geckodriver is on the path");
     }
-    let tool = match std::env::var_os("BLOB_TOOL") {
-        Some(tool) => PathBuf::from(tool),
-        None => {
-            shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
-            shell::target_directory()?.join("debug/blob")
-        }
-    };
+    let tool = shell::tool()?;
     let files = files(named)?;
     let server = Server::begin(&folder, 0)?;
     for kind in KINDS {

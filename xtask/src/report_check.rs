@@ -2,7 +2,7 @@
 //! phone, a tablet and a desk.
 //! A page's own policy forbids every request and script, and the browser's console tells each attempt: so the console
 //! stays empty. A copy without the policy shows the geometry: nothing scrolls sideways, no text is over another.
-//! Where there is no browser, that is said. `BLOB_BROWSER` names another one.
+//! Where there is no browser, that is said. `BLOB_BROWSER` names another one, `BLOB_TOOL` a tool that is built already.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -48,9 +48,8 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
         println!("report-check: NOT TESTED: no Chromium on the path (apt-get install chromium, or BLOB_BROWSER)");
         return Ok(());
     };
-    shell::run(&mut shell::cargo("build -q -p blob-cli"))?;
-    let target = shell::target_directory()?;
-    let folder = target.join("report-check");
+    let tool = shell::tool()?;
+    let folder = shell::target_directory()?.join("report-check");
     let control = folder.join("control.html");
     std::fs::create_dir_all(&folder)?;
     std::fs::write(&control, CONTROL)?;
@@ -61,7 +60,7 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     ensure!(misfits.len() == WIDTHS.len() && misfits.iter().all(is_seen), "a page that fits nowhere says {misfits:?}");
     let converted = folder.join(CONVERTED);
     std::fs::create_dir_all(converted.parent().context("a file lies in a folder")?)?;
-    let blob = || shell::program(target.join("debug/blob"));
+    let blob = || shell::program(&tool);
     let net = "tests/data/caffe/net/f32_v2_diff.caffemodel";
     shell::run(blob().args(["convert", net, "--layout", "hwio", "--force", "-o"]).arg(&converted))?;
     for (i, files) in REPORTS.iter().enumerate() {

@@ -97,6 +97,15 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
     Ok(metadata()?["target_directory"].as_str().context("cargo metadata names no target directory")?.into())
 }
 
+/// The tool: the one that `BLOB_TOOL` names, or one that is built now.
+pub(crate) fn tool() -> Result<PathBuf> {
+    if let Some(tool) = std::env::var_os("BLOB_TOOL") {
+        return Ok(PathBuf::from(tool));
+    }
+    run(&mut cargo("build -q -p blob-cli"))?;
+    Ok(target_directory()?.join("debug/blob"))
+}
+
 /// Whether this target's standard library is installed.
 pub(crate) fn has_target(target: &str) -> Result<bool> {
     let mut rustc = Command::new("rustc");
