@@ -269,9 +269,7 @@ impl<'a> Plans<'a> {
             let crcs = crcs.get(own.clone()).unwrap_or_default();
             let (zeroed, lost) = tally.lost_values();
             let digests = Digests { tensors: digests.tensors[own].to_vec(), zeroed, lost, ..digests.clone() };
-            for (offset, bytes) in layout.frame(&plan.metadata(&digests), crcs)? {
-                output.write_all_at(offset, &bytes)?;
-            }
+            layout.each_part(&plan.metadata(&digests), crcs, |at, bytes| output.write_all_at(at, bytes))?;
             let complete = output.complete()?;
             plan.check_file(&complete, layout, watch)?;
             together.add(path, complete)?;

@@ -173,14 +173,32 @@ impl Layout {
     /// # Errors
     /// [`Error::Request`] for metadata of other keys or another length, or a wrong number of CRCs.
     pub fn frame(&self, metadata: &[(String, String)], crcs: &[u32]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
-        match &self.plan {
-            Plan::Safetensors(plan) => plan.frame(metadata),
-            Plan::Npz(plan) => plan.frame(metadata, crcs),
-            Plan::Hdf5(plan) => plan.frame(metadata),
-            Plan::Onnx(plan) => plan.frame(metadata),
-            Plan::Refilled(sums) => Ok(refilled(sums, crcs)),
-            Plan::Fixed => Ok(self.placed.frame.clone()),
-        }
+        let mut parts = Vec::new();
+        self.each_part(metadata, crcs, |at, bytes| {
+            parts.push((at, bytes.to_vec()));
+            Ok(())
+        })?;
+        Ok(parts)
+    }
+
+    /// Calls `take` with each part of [`Layout::frame`], in the same order. The frame of many small tensors is longer
+    /// than the tensors: this way not all of it is in memory.
+    ///
+    /// # Errors
+    /// As [`Layout::frame`], and the errors of `take`.
+    pub fn each_part<F>(&self, metadata: &[(String, String)], crcs: &[u32], mut take: F) -> Result<(), Error>
+    where
+        F: FnMut(u64, &[u8]) -> Result<(), Error>,
+    {
+        let parts = match &self.plan {
+            Plan::Npz(plan) => return plan.each_part(metadata, crcs, take),
+            Plan::Safetensors(plan) => plan.frame(metadata)?,
+            Plan::Hdf5(plan) => plan.frame(metadata)?,
+            Plan::Onnx(plan) => plan.frame(metadata)?,
+            Plan::Refilled(sums) => refilled(sums, crcs),
+            Plan::Fixed => return self.placed.frame.iter().try_for_each(|(at, bytes)| take(*at, bytes)),
+        };
+        parts.iter().try_for_each(|(at, bytes)| take(*at, bytes))
     }
 }
 

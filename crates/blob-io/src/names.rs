@@ -305,7 +305,10 @@ impl NameTable {
 
     /// The entries; the other fields are taken before.
     pub(crate) fn into_entries(self) -> Vec<Entry> {
-        self.entries
+        let mut entries = self.entries;
+        // A list that grew entry by entry has room for up to as many again.
+        entries.shrink_to_fit();
+        entries
     }
 }
 

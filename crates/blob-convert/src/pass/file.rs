@@ -49,9 +49,7 @@ pub(crate) fn filled(
         }
     }
     jobs.iter().try_for_each(|job| job.unchanged())?;
-    for (offset, bytes) in layout.frame(&around.metadata(&digests), &crcs)? {
-        output.write_all_at(offset, &bytes)?;
-    }
+    layout.each_part(&around.metadata(&digests), &crcs, |at, bytes| output.write_all_at(at, bytes))?;
     Ok((output.complete()?, digests))
 }
 

@@ -1,5 +1,7 @@
 //! Lays out an npz file: local headers, our metadata, central directory, end record.
 
+use std::collections::HashMap;
+
 use crc32fast::Hasher;
 
 use crate::error::Error;
@@ -28,6 +30,8 @@ const MODE: u32 = 0o100_644 << 16;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     tensors: Vec<NewMember>,
+    /// The npy headers, each one once: tensors of one dtype and shape have the same.
+    heads: Vec<Vec<u8>>,
     /// The metadata's keys, and the length of the metadata block.
     keys: Vec<String>,
     block: usize,
@@ -35,13 +39,14 @@ pub(crate) struct Plan {
     tail: u64,
 }
 
+/// A member. A file may have a million of them, so that each takes as little memory as it can.
 #[derive(Clone, Debug)]
 struct NewMember {
-    name: String,
+    name: Box<str>,
     /// The tensor's own name, if the member's differs.
-    raw: Option<String>,
-    /// The npy header.
-    head: Vec<u8>,
+    raw: Option<Box<str>>,
+    /// The place of the npy header among the headers.
+    head: u32,
     /// The offset of the local header.
     offset: u64,
     /// The whole member: the npy header and the data.
@@ -57,45 +62,55 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     let mut pos = 0;
     let mut tensors = Vec::with_capacity(specs.len());
     let mut offsets = Vec::with_capacity(specs.len());
+    let (mut heads, mut places) = (Vec::new(), HashMap::new());
     for (spec, path) in specs.iter().zip(member_names(&raw)) {
         let head = npy::write::header(spec)?;
+        let len = head.len() as u64;
+        let place = *places.entry((spec.dtype, &spec.shape)).or_insert(heads.len());
+        if place == heads.len() {
+            heads.push(head);
+        }
         let mut member = NewMember {
             raw: name_field(&spec.name, &path)?,
-            name: path + ".npy",
+            name: [&*path, ".npy"].concat().into_boxed_str(),
             offset: pos,
-            size: total(FORMAT, head.len() as u64, spec.byte_len())?,
+            size: total(FORMAT, len, spec.byte_len())?,
             padding: 0,
-            head,
+            head: u32::try_from(place).map_err(|_| refuse(FORMAT, "there are too many tensors"))?,
         };
         member.align();
-        offsets.push(member.start() + member.head.len() as u64);
+        offsets.push(member.start() + len);
         pos = total(FORMAT, member.start(), member.size)?;
         tensors.push(member);
     }
     let tail = pos;
     let plan = Plan {
         tensors,
+        heads,
         keys: metadata.iter().map(|(key, _)| key.clone()).collect(),
         block: metadata::block(metadata, tail).len(),
         tail,
     };
-    let end = plan.directory(&vec![0; specs.len()]).len() as u64;
-    let len = total(FORMAT, plan.directory_begin(), end)?;
+    let len = total(FORMAT, plan.directory_begin(), plan.directory_len())?;
     Ok((plan, offsets, len))
 }
 
 /// The tensor's name for our extra field; `None` if the member has the same name.
-fn name_field(name: &str, member: &str) -> Result<Option<String>, Error> {
+fn name_field(name: &str, member: &str) -> Result<Option<Box<str>>, Error> {
     if name.len() >= LONGEST {
         let (len, start) = (name.len(), &name[..floor(name, 60)]);
         let message = format!("the tensor {start:?}… has a name of {len} bytes; a zip keeps less than {LONGEST}");
         return Err(refuse(FORMAT, message));
     }
-    Ok((name != member).then(|| name.to_owned()))
+    Ok((name != member).then(|| name.into()))
 }
 
 impl Plan {
-    pub(crate) fn frame(&self, metadata: &[(String, String)], crcs: &[u32]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+    /// Calls `take` with each part of the frame: one at a time, because many members have long headers together.
+    pub(crate) fn each_part<F>(&self, metadata: &[(String, String)], crcs: &[u32], mut take: F) -> Result<(), Error>
+    where
+        F: FnMut(u64, &[u8]) -> Result<(), Error>,
+    {
         if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
             return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
         }
@@ -109,21 +124,20 @@ impl Plan {
             let message = format!("{} CRCs for {} tensors", crcs.len(), self.tensors.len());
             return Err(refuse(FORMAT, message));
         }
-        let mut parts = Vec::with_capacity(self.tensors.len() + 1);
         let mut all = Vec::with_capacity(crcs.len());
         for (member, crc) in self.tensors.iter().zip(crcs) {
+            let head = &self.heads[member.head as usize];
             let mut whole = Hasher::new();
-            whole.update(&member.head);
-            whole.combine(&Hasher::new_with_initial_len(*crc, member.size - member.head.len() as u64));
+            whole.update(head);
+            whole.combine(&Hasher::new_with_initial_len(*crc, member.size - head.len() as u64));
             let crc = whole.finalize();
             all.push(crc);
             let mut part = member.local(crc);
-            part.extend_from_slice(&member.head);
-            parts.push((member.offset, part));
+            part.extend_from_slice(head);
+            take(member.offset, &part)?;
         }
-        tail.extend_from_slice(&self.directory(&all));
-        parts.push((self.tail, tail));
-        Ok(parts)
+        self.directory(&all, &mut tail);
+        take(self.tail, &tail)
     }
 
     /// Where the central directory begins.
@@ -131,38 +145,55 @@ impl Plan {
         self.tail.saturating_add(self.block as u64)
     }
 
-    /// The central directory and the end of the archive.
-    fn directory(&self, crcs: &[u32]) -> Vec<u8> {
-        let mut out = Vec::new();
+    /// The length of the central directory and of the end of the archive.
+    fn directory_len(&self) -> u64 {
+        let (mut one, mut len) = (Vec::new(), 0);
+        for member in &self.tensors {
+            one.clear();
+            member.central(0, &mut one);
+            len += one.len() as u64;
+        }
+        one.clear();
+        self.end(len, &mut one);
+        len + one.len() as u64
+    }
+
+    /// Writes the central directory and the end of the archive behind the bytes of `out`.
+    fn directory(&self, crcs: &[u32], out: &mut Vec<u8>) {
+        let before = out.len();
         for (member, crc) in self.tensors.iter().zip(crcs) {
-            member.central(*crc, &mut out);
+            member.central(*crc, out);
         }
+        self.end((out.len() - before) as u64, out);
+    }
+
+    /// Writes the end of the archive, behind a directory of `len` bytes.
+    fn end(&self, len: u64, out: &mut Vec<u8>) {
         let begin = self.directory_begin();
-        let (count, len) = (self.tensors.len() as u64, out.len() as u64);
+        let count = self.tensors.len() as u64;
         if count >= u64::from(u16::MAX) || len >= u64::from(FULL) || begin >= u64::from(FULL) {
-            put32(&mut out, END64);
-            put64(&mut out, 44); // length of the rest of this record
-            put16(&mut out, MADE_BY);
-            put16(&mut out, 45);
-            put32(&mut out, 0);
-            put32(&mut out, 0);
+            put32(out, END64);
+            put64(out, 44); // length of the rest of this record
+            put16(out, MADE_BY);
+            put16(out, 45);
+            put32(out, 0);
+            put32(out, 0);
             for number in [count, count, len, begin] {
-                put64(&mut out, number);
+                put64(out, number);
             }
-            put32(&mut out, LOCATOR64);
-            put32(&mut out, 0);
-            put64(&mut out, begin + len);
-            put32(&mut out, 1);
+            put32(out, LOCATOR64);
+            put32(out, 0);
+            put64(out, begin + len);
+            put32(out, 1);
         }
-        put32(&mut out, END);
-        put32(&mut out, 0);
+        put32(out, END);
+        put32(out, 0);
         let short = u16::try_from(count).unwrap_or(u16::MAX);
-        put16(&mut out, short);
-        put16(&mut out, short);
-        put32(&mut out, clamp(len));
-        put32(&mut out, clamp(begin));
-        put16(&mut out, 0);
-        out
+        put16(out, short);
+        put16(out, short);
+        put32(out, clamp(len));
+        put32(out, clamp(begin));
+        put16(out, 0);
     }
 }
 
