@@ -67,17 +67,11 @@ fn edited(value: &Value) -> Value {
     }
 }
 
-/// Whether a field claims nothing that a file or its source can contradict: words, and names that a user may change.
+/// Whether a field claims nothing that a file or its source can contradict: names that a user may change, the version
+/// of the tool, and why there is no frame.
 fn is_free(path: &str) -> bool {
-    let words = ["/tool", "/source/name", "/source/member", "/warnings", "/frame_left_out"];
-    let of_change =
-        path.strip_prefix("/changes").map(|rest| rest.trim_matches(|c: char| c == '/' || c.is_ascii_digit()));
-    let of_source = path.starts_with("/sources/") && path.ends_with("/name");
-    words.iter().any(|free| path.starts_with(free))
-        || path.ends_with("/reason")
-        || path == "/left_out"
-        || of_change.is_some_and(|rest| rest.is_empty() || rest.starts_with("changes"))
-        || of_source
+    ["/tool", "/source/name", "/source/member", "/frame_left_out"].contains(&path)
+        || path.starts_with("/sources/") && path.ends_with("/name")
 }
 
 /// Each receipt with one key misspelt, and the path to the key.

@@ -23,6 +23,7 @@ mod random_receipt; // random transforms on odd shapes, receipts of random bytes
 mod random_transform; // random transforms on random nets and on changed goldens
 mod reader; // the pull reader gives what `load` gives, whatever the sizes of the reads
 mod reasons; // each kind of error has its code, which never changes
+mod remade_receipt; // a receipt is the one that the conversion gives when it is planned again
 #[cfg(unix)]
 mod salvage; // of a truncated file the complete tensors are listed, and it never passes as whole
 mod told_apart; // files that begin like something else; the caller's format wins

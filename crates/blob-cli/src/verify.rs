@@ -313,6 +313,9 @@ fn compare(
             steps => format!("{equal} bit for bit what {steps} transforms make of {named}"),
         };
         report.passed(passed);
+        if compared.receipt {
+            report.passed("its receipt made again, file names and versions aside".to_owned());
+        }
         if compared.graph {
             report.passed("its graph made again of the net".to_owned());
         }

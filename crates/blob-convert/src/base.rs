@@ -61,13 +61,7 @@ impl<'a> Base<'a> {
             Self::None
         } else {
             match frame::restore(checkpoint, options.to) {
-                Some(Ok(made)) => {
-                    let words =
-                        "the bytes around the tensors are not compared with a file: the receipt names a packed one";
-                    let is_packed = frame::is_packed(checkpoint, &made);
-                    changes.extend(is_packed.then(|| Change::unasked(Effect::Notice(words.to_owned()))));
-                    Self::Frame(Box::new(made))
-                }
+                Some(Ok(made)) => Self::Frame(Box::new(made)),
                 Some(Err(why)) => {
                     let format = options.to.name();
                     let words =

@@ -133,6 +133,7 @@ pub(crate) fn before(
             return Err(Error::Misfit { file: file(), message, remedy });
         }
         before.steps.push(Arc::new(stand.names(checkpoint)));
+        before.changes.extend(unproven(wanted).map(Change::unasked));
     }
     let name = |tensor: usize| match (&found, called) {
         (Some(stand), _) => stand.name(tensor),
@@ -154,6 +155,16 @@ pub(crate) fn before(
         before.changes.push(Change::unasked(Effect::Dropped(words.into())));
     }
     Ok(before)
+}
+
+/// The notice of names of before in a new file, which has none to compare with.
+fn unproven(wanted: Wanted<'_>) -> Option<Effect> {
+    let words = "the names of before are the receipt's word, and no other file proves them";
+    match wanted {
+        Wanted::Of { .. } => None,
+        Wanted::Layers => Some(Effect::Notice(format!("{words}; --into FILE compares them with the file of before"))),
+        Wanted::Any | Wanted::Mxnet => Some(Effect::Notice(words.to_owned())),
+    }
 }
 
 /// The result for names that the output does not take, where the receipt does not have the earlier ones: a change for

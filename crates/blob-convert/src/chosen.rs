@@ -15,8 +15,8 @@ use crate::options::{Options, refuse};
 use crate::planned::{How, LeftOut, Planned};
 use crate::receipt::places;
 use crate::stored::Storage;
-use crate::transform::ignored::{find, may_have_norms};
-use crate::transform::{Choice, Followed};
+use crate::transform::ignored::find;
+use crate::transform::{Choice, Followed, NetOrigin};
 use blob_io::words::listed_problems;
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
@@ -70,29 +70,30 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
     let followed = Followed::new(checkpoint, &options.net);
     let mut chained = chain(checkpoint, options, &followed, tensors)?;
     chained.left_out.splice(0..0, left_out);
-    if note_ignored(&followed, (checkpoint, to), &options.net, &mut chained.tensors) {
-        chained.told_by = followed.get().ok().flatten().map(|net| net.origin().clone());
-    }
+    let nothing = Choice::Recorded(None, None);
+    let told = match (&options.told, &options.net) {
+        (Some(told), _) => Some(told),
+        // The receipt of the steps that are done again tells the net that they followed, and nothing else.
+        (None, Choice::Recorded(..)) => Some(&nothing),
+        (None, _) => None,
+    };
+    let teller = told.map(|told| Followed::new(checkpoint, told));
+    chained.told_by = note_ignored(teller.as_ref().unwrap_or(&followed), (checkpoint, to), &mut chained.tensors);
     let has_receipt = is_folder || options.gives_receipt(to);
     Storage { to, is_folder, has_receipt }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
 }
 
 /// Notes the tensors that the source's own framework does not take as stored, where a reader of the output would.
-/// Returns whether there is such a tensor.
+/// Returns the net that tells of such tensors; `None` where there are none.
 pub(crate) fn note_ignored(
     followed: &Followed<'_>,
     (from, to): (&Checkpoint, Format),
-    choice: &Choice,
     tensors: &mut [Planned],
-) -> bool {
-    let is_told = match choice {
-        Choice::Found => may_have_norms(from),
-        Choice::Given(_) => true,
-        Choice::Recorded(..) => false,
-    };
+) -> Option<NetOrigin> {
+    let is_told = followed.tells() && to != from.format();
     // Where the net cannot be read, a transform that needs it has said so.
-    let Some(Ok(Some(net))) = (is_told && to != from.format()).then(|| followed.get()) else { return false };
+    let Some(Ok(Some(net))) = is_told.then(|| followed.get()) else { return None };
     let stored = tensors.iter().enumerate().filter(|(_, tensor)| !matches!(tensor.how, How::Computed(_)));
     let places: HashMap<&str, usize> =
         stored.map(|(place, tensor)| (from.entries()[tensor.entry].name(), place)).collect();
@@ -103,7 +104,7 @@ pub(crate) fn note_ignored(
             is_any = true;
         }
     }
-    is_any
+    is_any.then(|| net.origin().clone())
 }
 
 /// Whether an entry goes into the output: one that is selected, and not left out because it is not read.

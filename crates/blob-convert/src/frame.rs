@@ -23,7 +23,7 @@ use crate::hash;
 use crate::history::{parse, receipt_text};
 use crate::planned::Planned;
 use crate::runs::{read_runs, read_zeros};
-pub(crate) use proof::{Proof, is_packed, prove};
+pub(crate) use proof::{Proof, prove};
 use proof::{is_apart, named};
 
 /// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
@@ -125,10 +125,10 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
         return Ok(check(checkpoint).map(|_| json!(text)).map_err(|_| "the receipt's frame makes no file"));
     }
     let format = checkpoint.format();
-    let single = format == Format::Npy && checkpoint.entries().len() == 1;
-    // A file of our own is left out: the old receipt would end up within the new one. Shards are several files.
-    let is_with_receipt = format.holds().receipt;
-    let others = is_with_receipt && receipt_text(checkpoint).is_none() && checkpoint.shards().is_empty();
+    // A file or folder of our own is left out: its first source is another file. Shards are several files.
+    let is_foreign = receipt_text(checkpoint).is_none();
+    let single = format == Format::Npy && checkpoint.entries().len() == 1 && is_foreign;
+    let others = format.holds().receipt && is_foreign && checkpoint.shards().is_empty();
     if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
         return Ok(Err("files of the source's format are written anew"));
     }

@@ -26,6 +26,8 @@ pub(crate) struct Digests {
     /// The source's digest, in lower-case hexadecimal.
     pub(crate) blake3: String,
     pub(crate) sha256: Option<String>,
+    /// The digest of the bytes that a packed source unpacks to.
+    pub(crate) unpacked: Option<String>,
     /// Each tensor's digest, as written.
     pub(crate) tensors: Vec<Hash>,
     /// How many values rounding made 0, and how many were lost otherwise.
@@ -33,6 +35,19 @@ pub(crate) struct Digests {
     pub(crate) lost: u64,
     /// Why the frame of the source's receipt is not handed on.
     pub(crate) frame_left_out: Option<&'static str>,
+}
+
+/// The digests of a source alone.
+pub(crate) struct OfSource {
+    pub(crate) blake3: String,
+    pub(crate) sha256: Option<String>,
+    pub(crate) unpacked: Option<String>,
+}
+
+impl Digests {
+    pub(crate) fn of_source(&self) -> OfSource {
+        OfSource { blake3: self.blake3.clone(), sha256: self.sha256.clone(), unpacked: self.unpacked.clone() }
+    }
 }
 
 /// Hashes several streams of known lengths.

@@ -51,6 +51,12 @@ pub struct Origin {
     /// The format's generation or dialect, empty where there is only one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub dialect: String,
+    /// How many bytes a packed file unpacks to: a gzip file, or an archive's member.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpacked_bytes: Option<u64>,
+    /// The BLAKE3 of these bytes, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unpacked_blake3: Option<String>,
     /// The tool that converted the file. For the source itself, the receipt has this field one level up.
     #[serde(default)]
     tool: String,
@@ -76,7 +82,8 @@ impl Origin {
     fn is_short(&self) -> bool {
         let is_short = |text: &String| text.len() <= LONGEST_TEXT;
         let steps = &self.transforms;
-        [&self.name, &self.blake3, &self.format, &self.dialect, &self.tool].into_iter().all(is_short)
+        let texts = [&self.name, &self.blake3, &self.format, &self.dialect, &self.tool];
+        texts.into_iter().chain(&self.unpacked_blake3).all(is_short)
             && steps.len() <= MAX_STEPS
             && steps.iter().all(|step| is_short(&step.name))
     }
@@ -89,7 +96,8 @@ impl Origin {
     /// The origin without the texts and the steps that are too long.
     fn shortened(mut self) -> Self {
         let texts = [&mut self.name, &mut self.blake3, &mut self.format, &mut self.dialect, &mut self.tool];
-        texts.into_iter().filter(|text| text.len() > LONGEST_TEXT).for_each(String::clear);
+        let texts = texts.into_iter().chain(&mut self.unpacked_blake3);
+        texts.filter(|text| text.len() > LONGEST_TEXT).for_each(String::clear);
         if !self.is_short() {
             self.transforms = vec![unknown()];
         }

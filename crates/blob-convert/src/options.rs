@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::history::About;
 use crate::symbol::NewSymbol;
-use crate::transform::{Choice, Fold, FollowedNet, Onnx, Registry, Topology, Transform};
+use crate::transform::{Choice, Fold, FollowedNet, NetOrigin, Onnx, Registry, Topology, Transform};
 use blob_io::words::{self, NAMED_PROBLEMS};
 
 /// The format to convert to, and all settings of a conversion.
@@ -52,6 +52,10 @@ pub struct Options {
     /// Whether the output is one of several files that are made of the source together.
     pub(crate) is_part: bool,
     pub(crate) net: Choice,
+    /// The net that says which values count otherwise than stored, where that is not the net to follow.
+    pub(crate) told: Option<Choice>,
+    /// The origin of that net, once there are such values.
+    pub(crate) told_by: Option<NetOrigin>,
     /// The net that was followed, once decided.
     pub(crate) followed: Option<FollowedNet>,
     /// Leaves out arrays that are sound, but of a kind that cannot be converted: strings, complex numbers, LZF.
@@ -89,6 +93,8 @@ impl Options {
             is_told: false,
             is_part: false,
             net: Choice::Found,
+            told: None,
+            told_by: None,
             followed: None,
             skip_unsupported: false,
             without_receipt: false,

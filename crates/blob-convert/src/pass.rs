@@ -16,7 +16,8 @@ use blob_io::layout::{FOLDER_LIST, Layout};
 use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
 
 use crate::change::Group;
-use crate::hash::{self, Digests, PIECE, Streams};
+use crate::digest::{Algorithm, Subject, digest};
+use crate::hash::{self, Digests, OfSource, PIECE, Streams};
 use crate::options::{refuse, refuse_all};
 use crate::plan::{Destination, Plan};
 use crate::planned::{How, Planned};
@@ -280,8 +281,8 @@ impl<'a> Job<'a> {
             Ok(())
         };
         let pass = || {
-            if let Some(Digests { blake3, sha256, .. }) = self.known {
-                return Ok((blake3.clone(), sha256.clone()));
+            if let Some(known) = self.known {
+                return Ok(known.of_source());
             }
             self.pass(threads, &|at, bytes| {
                 sink.put_source(at, bytes)?;
@@ -302,7 +303,8 @@ impl<'a> Job<'a> {
             next.store(separate.len(), Ordering::Relaxed);
             passed
         });
-        let (blake3, sha256) = passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
+        let OfSource { blake3, sha256, unpacked } =
+            passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
         let mut tallies: Vec<&Tally> = (0..self.tensors.len()).map(tally).collect();
         tallies.dedup_by(|a, b| std::ptr::eq(*a, *b));
         let (mut lost, mut zeroed) = (0, 0);
@@ -314,7 +316,7 @@ impl<'a> Job<'a> {
             (lost, zeroed) = (lost + own_lost, zeroed + own_zeroed);
         }
         let frame_left_out = self.frame_left_out;
-        Ok(Digests { blake3, sha256, tensors: tensors.finish(), lost, zeroed, frame_left_out })
+        Ok(Digests { blake3, sha256, unpacked, tensors: tensors.finish(), lost, zeroed, frame_left_out })
     }
 
     /// One tensor's bytes in the output's order. Progress is not advanced: the pass counts these bytes.
@@ -359,30 +361,30 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Reads and hashes every byte of the source once, and hands each piece to `write`. Returns BLAKE3 and SHA-256 of
-    /// the file as stored: a gzip file or an archive is read once more for these digests.
-    fn pass<W>(self, threads: usize, write: &W) -> Result<(String, Option<String>), Error>
+    /// Reads and hashes every byte of the source once, and hands each piece to `write`. A gzip file or an archive is
+    /// read once more for the digests of the file as stored.
+    fn pass<W>(self, threads: usize, write: &W) -> Result<OfSource, Error>
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
     {
         let source = (self.checkpoint.name(), self.checkpoint.source());
-        let hashed = Streams::new(vec![self.checkpoint.stored().len()]);
+        let hashed = Streams::new(vec![self.checkpoint.file_len()]);
         let uncounted = Uncounted(self.watch);
         let sha256 = || hash::sha256(self.checkpoint, &uncounted);
         let (passed, sha256) = run_beside(self.sha256.then_some(&sha256), || {
             hash::pieces_in_turn(source, threads, self.watch, &|at, bytes| {
-                if !self.checkpoint.is_packed() {
-                    hashed.put(0, at, bytes);
-                }
+                hashed.put(0, at, bytes);
                 write(at, bytes)
             })
         });
         passed?;
-        if self.checkpoint.is_packed() {
-            let stored = (self.checkpoint.name(), self.checkpoint.stored());
-            hash::for_each_piece(stored, &uncounted, |at, bytes| hashed.put(0, at, bytes))?;
+        let (read, sha256) = (hashed.finish()[0].to_hex().to_string(), sha256.transpose()?);
+        if !self.checkpoint.is_packed() {
+            return Ok(OfSource { blake3: read, sha256, unpacked: None });
         }
-        Ok((hashed.finish()[0].to_hex().to_string(), sha256.transpose()?))
+        let stored = Subject::File { name: self.checkpoint.name(), source: self.checkpoint.stored() };
+        let blake3 = digest(stored, Algorithm::Blake3, &uncounted)?.digest;
+        Ok(OfSource { blake3, sha256, unpacked: Some(read) })
     }
 }
 

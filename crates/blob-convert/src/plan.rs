@@ -328,7 +328,7 @@ pub(crate) fn planned_for<'a>(
     }
     let is_folder = matches!(target, Place::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
-    let options = &Options { to, followed: net, ..options.clone() };
+    let options = &Options { to, followed: net, told_by, ..options.clone() };
     let has_receipt = is_folder || is_with_receipt(&base, to, options);
     let storage = Storage { to, is_folder, has_receipt };
     let files = storage.encode(&mut tensors);
@@ -373,7 +373,7 @@ pub(crate) fn planned_for<'a>(
         (Place::Stdout, _) => Destination::Stdout { layout: layout()? },
         (Place::Folder { path, if_exists }, _) => Destination::Folder { path: path.to_owned(), if_exists, files },
     };
-    let net = options.followed.as_ref().map(|net| net.origin.clone()).or(told_by);
+    let net = options.followed.as_ref().map(|net| net.origin.clone()).or_else(|| options.told_by.clone());
     Ok(Plan {
         checkpoint,
         base,

@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
 use crate::change::Change;
 use crate::rounded::Rounded;
-use crate::transform::{Compute, Inputs, Stream, Tally};
+use crate::transform::{Compute, Inputs, NetOrigin, Stream, Tally};
 use crate::watch::{Watch, Watched};
 
 /// One tensor of the output.
@@ -55,6 +55,8 @@ pub(crate) struct Source<'a> {
     pub(crate) prefix: String,
     /// The file's places among all tensors.
     pub(crate) tensors: Range<usize>,
+    /// The net that says which of the values count otherwise than stored.
+    pub(crate) told_by: Option<NetOrigin>,
 }
 
 /// Where a tensor's values come from.

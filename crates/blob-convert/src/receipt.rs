@@ -5,6 +5,8 @@
 mod account;
 mod bits;
 mod contents;
+mod fields;
+mod remade;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::change::{Change, Effect};
 use crate::hash::Digests;
-use crate::history::{KEY, histories_of, long_lists, mark_merged, receipt_text, salvaged, source_fields, warnings};
+use crate::history::{KEY, histories_of, long_lists, mark_merged, receipt_text, warnings};
 use crate::model;
 use crate::options::{Options, refuse};
 use crate::planned::{LeftOut, Planned, Source};
@@ -24,19 +26,20 @@ pub use account::{Account, Changed};
 use bits::{Bits, NO_ROOM, note_bits};
 use contents::Contents;
 pub(crate) use contents::{combined_digest, places};
+use fields::{Fields, of_several};
 
 /// The schema of receipts, and the name of the tool that writes receipts.
 pub(crate) const SCHEMA: &str = "blob.receipt/1";
 pub(crate) const TOOL: &str = concat!("blob ", env!("CARGO_PKG_VERSION"));
 
 /// The longest receipt that we write, not counting a folder's list of files: our readers accept 4 MiB of metadata.
-const MAX_TEXT: usize = (4 << 20) - 4096;
+pub(crate) const MAX_TEXT: usize = (4 << 20) - 4096;
 
 /// A receipt whose digests are not known yet.
 #[derive(Debug)]
 pub(crate) struct Receipt {
-    /// The fields of each source as a JSON object, without the digests.
-    sources: Vec<String>,
+    /// The fields of each source, without the digests.
+    sources: Vec<Fields>,
     /// Whether the sources stand in a list, as in a file that is made of several.
     is_list: bool,
     /// All other fields as a JSON object, without the frame and the contents.
@@ -83,6 +86,9 @@ impl Receipt {
         if options.is_part {
             rest["part"] = json!(true);
         }
+        if let Some(net) = &options.told_by {
+            rest["told_by"] = json!(net);
+        }
         if let Some(model) = &options.model {
             let graph = model::blake3(model, tensors, metadata).map_err(|e| e.about(checkpoint.name()))?;
             rest["graph_blake3"] = json!(graph.to_hex().as_str());
@@ -102,7 +108,7 @@ impl Receipt {
         let frame = rest.as_object_mut().and_then(|rest| rest.remove("frame"));
         let frame = frame.filter(|frame| !frame.is_null()).map(|frame| frame.to_string());
         let (sha256, is_untransformed) = (options.sha256, options.transforms.is_empty());
-        let (sources, rest) = (vec![source.to_string()], rest.to_string());
+        let (sources, rest) = (vec![Fields::new(&source, checkpoint)], rest.to_string());
         let shortened = Vec::new();
         Ok(Self {
             sources,
@@ -125,7 +131,7 @@ impl Receipt {
         is_prefixed: bool,
         selection: &Selection,
     ) -> Result<Self, Error> {
-        let sources: Vec<Value> = files.iter().map(source_of_several).collect();
+        let sources: Vec<Value> = files.iter().map(of_several).collect();
         let sparse = files.iter().flat_map(|file| sparse(file.checkpoint, &tensors[file.tensors.clone()]));
         let mut rest = json!({
             "schema": SCHEMA,
@@ -141,9 +147,9 @@ impl Receipt {
             rest["select"] = selection.settings();
         }
         let mut contents = Contents::new(tensors, &[])?;
-        let mut sources: Vec<String> = sources.iter().map(Value::to_string).collect();
-        let digests = sources.len() * r#""blake3":"","#.len() + sources.len() * 64;
-        let of_sources = sources.iter().map(String::len).sum::<usize>() + digests;
+        let sources = sources.iter().zip(files);
+        let mut sources: Vec<Fields> = sources.map(|(source, file)| Fields::new(source, file.checkpoint)).collect();
+        let of_sources = sources.iter().map(|source| source.fill(None, false).len()).sum::<usize>();
         let mut shortened = Vec::new();
         if contents.len() + of_sources > MAX_TEXT - ROOM_FOR_REST {
             contents = contents.without_list();
@@ -207,15 +213,9 @@ impl Receipt {
     }
 
     fn fill(&self, digests: Option<&[Digests]>) -> String {
-        let zeros = "0".repeat(64);
-        let source = |(place, source): (usize, &String)| {
-            let digests = digests.map(|all| &all[place]);
-            let blake3 = digests.map_or(&zeros, |all| &all.blake3);
-            let known = digests.and_then(|all| all.sha256.as_ref()).unwrap_or(&zeros);
-            let sha256 = if self.sha256 { format!("\"sha256\":\"{known}\",") } else { String::new() };
-            format!("{{\"blake3\":\"{blake3}\",{sha256}{}", &source[1..])
-        };
-        let sources = self.sources.iter().enumerate().map(source).collect::<Vec<_>>().join(",");
+        let sources = self.sources.iter().enumerate();
+        let sources = sources.map(|(place, source)| source.fill(digests.map(|all| &all[place]), self.sha256));
+        let sources = sources.collect::<Vec<_>>().join(",");
         let sources = if self.sources.is_empty() {
             String::new()
         } else if self.is_list {
@@ -249,15 +249,6 @@ impl Receipt {
         let rest: String = why.chars().skip(missing).collect();
         format!("{:<1$}", format!("\"frame\":null,\"frame_left_out\":\"{escaped}{rest}\","), field.len())
     }
-}
-
-/// The fields of one of several sources, without the digest.
-fn source_of_several(source: &Source<'_>) -> Value {
-    let mut fields = source_fields(source.checkpoint);
-    fields.remove("metadata");
-    fields.extend(salvaged(source.checkpoint).map(|salvaged| ("salvaged".to_owned(), salvaged)));
-    fields.insert("prefix".into(), json!(source.prefix));
-    Value::Object(fields)
 }
 
 /// As [`shorten`]; a list of bf16 replaces a list of changes that has no room. Returns whether all of that has room.

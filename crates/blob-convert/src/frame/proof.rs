@@ -1,18 +1,17 @@
 //! Whether a receipt's frame is of the file that the receipt names: the one check before bytes of a frame are used,
 //! handed on or vouched for.
 //!
-//! The frame and the tensors of the file together have the digest of the receipt's first source. Each tensor is read
-//! once more. The digest of a packed source is of the packed bytes, so that such a frame cannot be compared.
+//! The frame and the tensors of the file together have the digest of the receipt's first source; of a packed source,
+//! the digest of the unpacked bytes. Each tensor is read once more.
 
 use std::ops::Range;
 
 use blake3::{Hash, Hasher};
 use blob_io::{Checkpoint, Entry, Error};
-use serde::Deserialize;
 
 use super::{Holes, of_entry};
 use crate::hash::{self, PIECE};
-use crate::history::{history_of, parse, receipt_text};
+use crate::history::history_of;
 use crate::verify::contradicted;
 use crate::watch::{Watch, Watched};
 
@@ -25,8 +24,6 @@ pub(crate) enum Proof {
     Other,
     /// The tensors were changed since the receipt was written, so that nothing proves the frame.
     Changed,
-    /// The digest is of the packed file.
-    Packed,
 }
 
 /// Compares the frame of `checkpoint`'s receipt with the file that the receipt names. `made` is the file that the frame
@@ -39,11 +36,7 @@ pub(crate) fn prove(
     made: &Checkpoint,
     watch: &dyn Watch,
 ) -> Result<Proof, Error> {
-    let blake3 = match named(receipt, made.file_len()) {
-        Ok(Some(blake3)) => blake3,
-        Ok(None) => return Ok(Proof::Packed),
-        Err(_) => return Ok(Proof::Other),
-    };
+    let Ok(blake3) = named(receipt, made.file_len()) else { return Ok(Proof::Other) };
     if digest(checkpoint, made, watch)?.is_some_and(|hash| *hash.to_hex() == *blake3) {
         return Ok(Proof::Same);
     }
@@ -51,45 +44,26 @@ pub(crate) fn prove(
     Ok(if contradicted.is_some_and(|names| !names.is_empty()) { Proof::Changed } else { Proof::Other })
 }
 
-/// The BLAKE3 of the file of `len` bytes that a receipt names as its first source; `None` where the file is packed.
+/// The BLAKE3 of the file of `len` bytes that a receipt names as its first source, unpacked.
 ///
 /// # Errors
 /// Why the frame is not of a file that the receipt names.
-pub(super) fn named(receipt: &str, len: u64) -> Result<Option<String>, &'static str> {
-    let history = history_of(receipt);
-    let Some(first) = history.first() else { return Err("the receipt does not name the file that they are of") };
-    if first.bytes == len {
-        return Ok(Some(first.blake3.clone()));
+pub(super) fn named(receipt: &str, len: u64) -> Result<String, &'static str> {
+    let Some(first) = history_of(receipt).into_iter().next() else {
+        return Err("the receipt does not name the file that they are of");
+    };
+    match (first.unpacked_bytes, first.unpacked_blake3) {
+        (Some(unpacked), Some(blake3)) if unpacked == len => Ok(blake3),
+        (Some(unpacked), None) if unpacked == len => Err("the receipt has no digest of the unpacked file"),
+        (None, None) if first.bytes == len => Ok(first.blake3),
+        _ => Err("the receipt names a file of another length"),
     }
-    // The unpacked length of an earlier source is not known any more.
-    if history.len() > 1 || parse::<Named>(receipt).and_then(|named| named.source?.unpacked_bytes) == Some(len) {
-        return Ok(None);
-    }
-    Err("the receipt names a file of another length")
-}
-
-/// Whether the file that a receipt names was packed, so that the frame of the receipt cannot be compared with it.
-pub(crate) fn is_packed(checkpoint: &Checkpoint, made: &Checkpoint) -> bool {
-    receipt_text(checkpoint).is_some_and(|receipt| named(receipt, made.file_len()) == Ok(None))
 }
 
 /// Whether no two tensors share bytes or lie between each other: the proof reads one after the other.
 pub(super) fn is_apart(mut spans: Vec<Range<u64>>) -> bool {
     spans.sort_unstable_by_key(|span| span.start);
     spans.windows(2).all(|pair| pair[0].end <= pair[1].start)
-}
-
-/// The field of a receipt by which the source is known to be packed.
-#[derive(Deserialize)]
-struct Named {
-    #[serde(default)]
-    source: Option<Unpacked>,
-}
-
-#[derive(Deserialize)]
-struct Unpacked {
-    #[serde(default)]
-    unpacked_bytes: Option<u64>,
 }
 
 /// The BLAKE3 of `made` with the values of `checkpoint`; `None` where values are broken.

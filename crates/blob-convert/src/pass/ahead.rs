@@ -58,7 +58,7 @@ impl Plan<'_> {
             return Ok(None);
         };
         Ok(match prove((self.checkpoint, receipt), &made, watch)? {
-            Proof::Same | Proof::Packed => None,
+            Proof::Same => None,
             Proof::Other => Some("it is not of the file that the receipt names"),
             Proof::Changed => Some("the tensors were changed since"),
         })

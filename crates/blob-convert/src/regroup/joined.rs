@@ -71,18 +71,9 @@ impl<'a> Union<'a> {
             let message = "there are no tensors, and nothing to write".to_owned();
             return Err(Error::Request { file: names.join(", "), message });
         }
-        let storage = Storage { to, is_folder: false, has_receipt: to.holds().receipt };
         let mut of_file = Vec::new();
+        let storage = self.noted(to, &|_| Choice::Found);
         for source in &self.sources {
-            let tensors = &mut self.tensors[source.tensors.clone()];
-            note_ignored(
-                &Followed::new(source.checkpoint, &Choice::Found),
-                (source.checkpoint, to),
-                &Choice::Found,
-                tensors,
-            );
-            storage.note(source.checkpoint, tensors);
-            note_ties(source.checkpoint, tensors);
             of_file.extend(storage.of_solver(source.checkpoint).map(Change::unasked));
             of_file.extend(unlisted(source.checkpoint));
             of_file.extend(parted(source.checkpoint, to));
@@ -90,8 +81,6 @@ impl<'a> Union<'a> {
         }
         let untyped = self.parts().find_map(|(source, tensors)| caffe::untyped(source.checkpoint, to, tensors));
         of_file.extend(untyped);
-        storage.encode(&mut self.tensors);
-        self.tensors.iter_mut().for_each(|tensor| storage.note_number(tensor));
         self.tensors.iter_mut().enumerate().for_each(|(slot, tensor)| tensor.slot = Some(slot));
         path.filter(|_| to.is_mxnet()).map_or(Ok(()), |path| self.check_symbol(path))?;
         let Gathered { mut metadata, dropped } = Gathered::of(&checkpoints, to, path);
@@ -129,6 +118,21 @@ impl<'a> Union<'a> {
 }
 
 impl Union<'_> {
+    /// Notes the changes that a file of this format makes to the tensors. `told` has the net that says which values of
+    /// a source count otherwise than stored.
+    pub(crate) fn noted(&mut self, to: Format, told: &dyn Fn(usize) -> Choice) -> Storage {
+        let storage = Storage { to, is_folder: false, has_receipt: to.holds().receipt };
+        for (place, source) in self.sources.iter_mut().enumerate() {
+            let (tensors, told) = (&mut self.tensors[source.tensors.clone()], told(place));
+            source.told_by = note_ignored(&Followed::new(source.checkpoint, &told), (source.checkpoint, to), tensors);
+            storage.note(source.checkpoint, tensors);
+            note_ties(source.checkpoint, tensors);
+        }
+        storage.encode(&mut self.tensors);
+        self.tensors.iter_mut().for_each(|tensor| storage.note_number(tensor));
+        storage
+    }
+
     /// Refuses the arrays that are not read, of all files at once.
     fn refuse_unread(&self) -> Result<(), Error> {
         let mut files: Vec<&str> =

@@ -18,7 +18,7 @@ pub struct Union<'a> {
     pub(crate) sources: Vec<Source<'a>>,
     /// All tensors, in the order of the files.
     pub(crate) tensors: Vec<Planned>,
-    /// Whether names that several files have get the file's prefix.
+    /// Whether there are names that several files have, and that got the file's prefix.
     pub(crate) is_prefixed: bool,
     /// The tensors that are taken of each file.
     pub(crate) selection: Selection,
@@ -98,7 +98,7 @@ impl<'a> Union<'a> {
         let (selection, clashes, unread) = (selection.clone(), Vec::new(), Vec::new());
         let (tensors, skip_unsupported) = (Vec::new(), false);
         let mut union =
-            Self { sources: Vec::new(), tensors, is_prefixed, selection, clashes, unread, skip_unsupported };
+            Self { sources: Vec::new(), tensors, is_prefixed: false, selection, clashes, unread, skip_unsupported };
         let mut names: HashMap<String, &str> = HashMap::new();
         for ((checkpoint, prefix), places) in sources.into_iter().zip(taken) {
             checkpoint.whole()?;
@@ -115,6 +115,7 @@ impl<'a> Union<'a> {
                 let name = if is_single {
                     own.to_owned()
                 } else if is_prefixed && !own.starts_with('@') && is_shared() {
+                    union.is_prefixed = true;
                     prefixed(own, &prefix)
                 } else {
                     name_beside(checkpoint, entry, &prefix)
@@ -132,7 +133,8 @@ impl<'a> Union<'a> {
                 tensor.spec.name = name;
                 union.tensors.push(tensor);
             }
-            union.sources.push(Source { checkpoint, prefix, tensors: first..union.tensors.len() });
+            let tensors = first..union.tensors.len();
+            union.sources.push(Source { checkpoint, prefix, tensors, told_by: None });
         }
         Ok(union)
     }

@@ -12,6 +12,8 @@ use blob_io::net::Net;
 use blob_io::{Checkpoint, Error, Format, Remedy, caffe};
 use serde::{Deserialize, Serialize};
 
+use super::ignored::may_have_norms;
+
 /// A net, and the origin of the description.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -204,6 +206,15 @@ impl<'a> Followed<'a> {
     pub(crate) fn net(&self) -> Option<FollowedNet> {
         let net = self.get().ok().flatten()?;
         Some(FollowedNet { origin: net.origin.clone(), is_wired: net.is_wired() })
+    }
+
+    /// Whether the net may say which values count otherwise than stored.
+    pub(crate) fn tells(&self) -> bool {
+        match self.choice {
+            Choice::Found => may_have_norms(self.checkpoint),
+            Choice::Given(_) => true,
+            Choice::Recorded(net, _) => net.is_some(),
+        }
     }
 
     /// Whether the net has weights that are not in PyTorch's order.

@@ -12,6 +12,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 use super::claims::Relation;
 use super::replay::Redo;
 use super::{Finding, Remark, Unread, claims, graph, replay};
+use crate::chosen::chosen;
 use crate::compare::{Pieces, found};
 use crate::done::steps;
 use crate::history::receipt_text;
@@ -29,6 +30,9 @@ pub struct Compared {
     pub redone: usize,
     /// Whether the graph of an ONNX model was made again of the net, and is the same.
     pub graph: bool,
+    /// Whether the receipt is the one that the conversion gives when it is planned again. Names of files, the version
+    /// of the tool and the frame are not compared here.
+    pub receipt: bool,
 }
 
 /// Compares two files tensor by tensor, bit for bit, whatever their formats.
@@ -81,12 +85,19 @@ pub fn against_by(
     if let Relation::Earlier(Some(since)) = &relation
         && !since.is_empty()
     {
-        return replay::against_source(ours, theirs, Redo { steps: since, by, is_last: false }, watch, report);
+        return replay::against_source(
+            ours,
+            theirs,
+            Redo { steps: since, by, is_last: false, is_source: false },
+            watch,
+            report,
+        );
     }
     match steps(ours) {
         // The source may itself be made by equal steps, as where axes are swapped twice.
         Ok(done) if !done.is_empty() && (is_source || steps(theirs).as_ref() != Ok(&done)) => {
-            return replay::against_source(ours, theirs, Redo { steps: &done, by, is_last: true }, watch, report);
+            let redo = Redo { steps: &done, by, is_last: true, is_source };
+            return replay::against_source(ours, theirs, redo, watch, report);
         }
         Ok(done) => graph::unproven(ours, theirs, &done).into_iter().for_each(&mut *report),
         Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),
@@ -105,11 +116,16 @@ pub fn against_by(
         Ok::<(), Error>(())
     })?;
     let Compare { equal, unread, report, .. } = compare;
+    let mut receipt = false;
     if is_source {
         claims::left_out_is_said(ours, left_out.into_iter(), report);
+        let options = replay::conversion((ours, theirs), &[], Vec::new(), by);
+        if let Ok(chained) = chosen(theirs, &options, options.to == Format::Npy) {
+            receipt = replay::receipt_again(ours, theirs, (&options, chained), report)?;
+        }
     }
     unread.or_error(ours.name(), "compare")?;
-    Ok(Compared { equal, ..Compared::default() })
+    Ok(Compared { equal, receipt, ..Compared::default() })
 }
 
 /// The state of a comparison.

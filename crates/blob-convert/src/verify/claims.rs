@@ -4,6 +4,7 @@
 //! A receipt is untrusted: a contradiction to the file or within the receipt is a finding, an undecidable claim is a
 //! note.
 
+mod remade;
 mod said;
 mod source;
 
@@ -20,7 +21,9 @@ use crate::frame;
 use crate::history::{history_of, receipt_text};
 use crate::model::Around;
 use crate::receipt::{SCHEMA, combined_digest};
+use crate::step::Step;
 use crate::transform::{Registry, Selection};
+pub(in crate::verify) use remade::remade;
 use said::{Claims, Part, Source};
 pub(crate) use source::{Relation, against_source};
 pub(super) use source::{left_out_is_said, of_several};
@@ -57,6 +60,7 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     of_values(&claims, checkpoint, report);
     of_steps(&claims, report);
     claims.sources.iter().flatten().chain(&claims.source).for_each(|source| of_source(source, report));
+    claims.sources.iter().flatten().for_each(|source| of_prefix(source, report));
     // A frame cannot fit a file with a broken array, which is a finding of its own.
     if claims.source.is_some() && checkpoint.entries().iter().all(|entry| entry.fault().is_none()) {
         of_frame(checkpoint, text, report);
@@ -157,6 +161,15 @@ fn of_steps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
             Remark::Note("the receipt had no room for its transforms, and so they were not checked".to_owned())
         });
     }
+    let are_some = |step: &Step| match &*step.name {
+        "select" => true,
+        "split" => !step.settings["part"].is_null(),
+        _ => false,
+    };
+    let is_part = claims.is_part == Some(Value::Bool(true));
+    if is_part && !claims.transforms.had_no_room() && !claims.transforms.items().iter().any(are_some) {
+        report(wrong("says that the file is one of several, and no step says which tensors it has"));
+    }
     let registry = Registry::default();
     for step in claims.transforms.items() {
         if let Some(why) = registry.odd_setting(&step.name, &step.settings) {
@@ -236,7 +249,11 @@ fn schema(found: Option<&Value>, report: &mut dyn FnMut(Remark)) {
 fn of_source(source: &Source, report: &mut dyn FnMut(Remark)) {
     let is_digest =
         |value: &Value| value.as_str().is_some_and(|hex| hex.len() == HEX_LEN && Hash::from_hex(hex).is_ok());
-    for (name, said, is_needed) in [("blake3", &source.blake3, true), ("sha256", &source.sha256, false)] {
+    for (name, said, is_needed) in [
+        ("blake3", &source.blake3, true),
+        ("sha256", &source.sha256, false),
+        ("unpacked_blake3", &source.unpacked_blake3, false),
+    ] {
         if !(is_digest(said) || said.is_null() && !is_needed) {
             report(wrong(&format!("has a source.{name} that is no digest: {}", shown(Some(said)))));
         }
@@ -248,6 +265,19 @@ fn of_source(source: &Source, report: &mut dyn FnMut(Remark)) {
     }
     if source.format.as_str().and_then(|name| name.parse::<Format>().ok()).is_none() {
         report(wrong(&format!("has a source.format that is not known: {}", shown(Some(&source.format)))));
+    }
+}
+
+/// Checks that a prefix is made of the name of its file, as all of them are.
+fn of_prefix(source: &Source, report: &mut dyn FnMut(Remark)) {
+    let (Some(prefix), Some(name)) = (source.prefix.as_str(), source.name.as_str()) else { return };
+    let name = source.member.as_str().unwrap_or(name);
+    let last = name.rsplit(['/', '\\']).next().unwrap_or(name);
+    let stem = last.rsplit_once('.').map_or(last, |(stem, _)| if stem.is_empty() { last } else { stem });
+    let own = prefix.rsplit('/').next().unwrap_or(prefix);
+    if own != stem && own != last && !stem.is_empty() {
+        let (prefix, name) = (truncated(prefix), truncated(name));
+        report(wrong(&format!("has the prefix {prefix:?} of a source {name:?}, of whose name prefixes are made")));
     }
 }
 
@@ -267,12 +297,6 @@ fn of_frame(checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark))
     if first.format != name {
         let of = truncated(&first.format);
         report(wrong(&format!("has a frame of {name}, and its first source is {of}")));
-    }
-    if frame::is_packed(checkpoint, &made) {
-        let name = truncated(&first.name);
-        report(Remark::Note(format!(
-            "the receipt's frame is not compared with {name:?}, whose digest in the receipt is of the packed file"
-        )));
     }
 }
 

@@ -56,13 +56,22 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Noting<'_, D> {
         self.inner.deserialize_option(Seen { visitor, fields: None, at: self.at })
     }
 
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, D::Error> {
+        self.inner.deserialize_enum(name, variants, visitor)
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
         self.inner.deserialize_ignored_any(visitor)
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        newtype_struct seq tuple tuple_struct map enum identifier
+        newtype_struct seq tuple tuple_struct map identifier
     }
 }
 

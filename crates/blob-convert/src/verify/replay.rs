@@ -13,15 +13,16 @@ use serde::de::IgnoredAny;
 
 use super::receipt::truncated;
 use super::{By, Compared, Finding, Redone, Remark, Unread, claims, graph};
-use crate::chain::ValueChange;
+use crate::chain::{Chained, ValueChange};
 use crate::chosen::chosen;
 use crate::compare::{self, Pieces};
 use crate::done::steps;
 use crate::history::{parse, receipt_text};
 use crate::options::Options;
 use crate::planned::{LeftOut, Planned};
+use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{Bound, Choice, FixGamma, NetOrigin, Registry, Tally, Topology, Transform};
+use crate::transform::{Bound, Choice, FixGamma, Followed, NetOrigin, Registry, Tally, Topology, Transform};
 use crate::watch::{Watch, Watched};
 
 /// At most this many characters of a transform's settings are printed.
@@ -69,13 +70,61 @@ pub(crate) struct Redo<'a> {
     pub(crate) by: &'a By,
     /// Whether these are the steps of the last conversion alone, of which the receipt tells the losses.
     pub(crate) is_last: bool,
+    /// Whether the file to compare with is the source that the receipt names.
+    pub(crate) is_source: bool,
+}
+
+/// The conversion that made `file` of `source` by these steps, but for the choices that no receipt tells.
+pub(super) fn conversion(
+    (file, source): (&Checkpoint, &Checkpoint),
+    steps: &[Step],
+    transforms: Vec<Arc<dyn Transform>>,
+    by: &By,
+) -> Options {
+    let mut options = Options::new(file.format());
+    // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
+    let told = receipt_text(file).and_then(parse::<Told>).unwrap_or_default();
+    let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
+    options.dense = match told.sparse {
+        Some(parts) => parts.is_empty(),
+        None => source.entries().iter().any(whole),
+    };
+    (options.transforms, options.registry) = (transforms, by.registry.clone());
+    // Each step that followed a net names the same one.
+    let recorded = steps.iter().find_map(|step| NetOrigin::deserialize(&step.settings["net"]).ok());
+    options.net = Choice::Recorded(recorded, by.net.clone());
+    options.told = Some(Choice::Recorded(told.told_by, by.net.clone()));
+    (options.is_part, options.skip_unsupported) = (told.is_part, true);
+    options
+}
+
+/// Compares the receipt of `file` with that of the conversion planned again. Returns whether they are equal.
+///
+/// # Errors
+/// Errors of reading.
+pub(super) fn receipt_again(
+    file: &Checkpoint,
+    source: &Checkpoint,
+    (options, chained): (&Options, Chained),
+    report: &mut dyn FnMut(Remark),
+) -> Result<bool, Error> {
+    let told = options.told.as_ref().map(|told| Followed::new(source, told));
+    if let Some(Err(why)) = told.as_ref().filter(|told| told.tells()).map(Followed::get) {
+        report(Remark::Note(format!("the receipt was not compared with the conversion made again: {why}")));
+        return Ok(false);
+    }
+    match Receipt::remade(source, options, chained) {
+        Ok(again) => Ok(claims::remade(file, &again, report)),
+        Err(Error::Request { .. }) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 /// Applies the steps to the tensors of `source`, makes the graph of a model again, and compares the result with `file`.
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
-    Redo { steps, by, is_last }: Redo<'_>,
+    Redo { steps, by, is_last, is_source }: Redo<'_>,
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
@@ -90,19 +139,8 @@ pub(crate) fn against_source(
             }
         }
     }
-    let mut options = Options::new(Format::Safetensors);
-    // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
-    let parts = receipt_text(file).and_then(parse::<Parts>).and_then(|parts| parts.sparse);
-    let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
-    options.dense = match parts {
-        Some(parts) => parts.is_empty(),
-        None => source.entries().iter().any(whole),
-    };
-    (options.transforms, options.registry) = (transforms, by.registry.clone());
-    // Each step that followed a net names the same one.
-    let recorded = steps.iter().find_map(|step| NetOrigin::deserialize(&step.settings["net"]).ok());
-    options.net = Choice::Recorded(recorded, by.net.clone());
-    let chained = match chosen(source, &options, false) {
+    let options = conversion((file, source), steps, transforms, by);
+    let chained = match chosen(source, &options, options.to == Format::Npy) {
         Ok(chained) => chained,
         Err(Error::Request { message, .. }) => {
             finding(format!("the receipt's transforms cannot be done: {} {message}", source.name()));
@@ -135,9 +173,10 @@ pub(crate) fn against_source(
         }
     }
     let is_same_graph = file.format() == Format::Onnx && graph.is_none();
-    graph.into_iter().for_each(report);
+    graph.into_iter().for_each(&mut *report);
+    let receipt = is_source && receipt_again(file, source, (&options, chained), report)?;
     unread.or_error(file.name(), "compare")?;
-    Ok(Compared { equal, redone: steps.len(), graph: is_same_graph })
+    Ok(Compared { equal, redone: steps.len(), graph: is_same_graph, receipt })
 }
 
 /// The first tensor that was left out by the receipt, and is not by the transforms that were repeated. A part of a file
@@ -161,11 +200,16 @@ struct Named {
     name: String,
 }
 
-/// The sparse arrays of a receipt.
-#[derive(Deserialize)]
-struct Parts {
+/// The choices of a conversion that a receipt tells by its fields.
+#[derive(Default, Deserialize)]
+struct Told {
+    /// The sparse arrays that were not expanded.
     #[serde(default)]
     sparse: Option<Vec<IgnoredAny>>,
+    #[serde(default)]
+    told_by: Option<NetOrigin>,
+    #[serde(default, rename = "part")]
+    is_part: bool,
 }
 
 /// How many values a conversion lost, according to the receipt.

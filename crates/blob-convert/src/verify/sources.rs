@@ -16,8 +16,9 @@ use super::{By, Compared, Finding, Remark, against_by, claims};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{parse, receipt_text};
 use crate::options::refuse;
+use crate::receipt::Receipt;
 use crate::regroup::{Clash, Union};
-use crate::transform::Selection;
+use crate::transform::{Choice, Followed, NetOrigin, Selection};
 use crate::watch::Watch;
 
 /// A longer prefix is a finding: the names with it would take as much memory as the names times the prefix.
@@ -42,6 +43,8 @@ struct Claim {
     blake3: String,
     #[serde(default)]
     prefix: String,
+    #[serde(default)]
+    told_by: Option<NetOrigin>,
 }
 
 /// As [`against_by`], with all the files that `ours` is made of, in any order. A missing source is a finding with its
@@ -57,31 +60,54 @@ pub fn against_all(
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
     let merged = receipt_text(ours).and_then(parse::<Merged>);
-    let (sources, is_prefixed, select) = match (merged, theirs) {
+    let (claims, sources, is_prefixed, select) = match (merged, theirs) {
         (Some(Merged { sources: Some(claims), prefixed, select }), _) => {
-            (found(ours, &claims, theirs, watch, report)?, prefixed, select)
+            let sources = found(ours, &claims, theirs, watch, report)?;
+            (claims, sources, prefixed, select)
         }
         (_, [one]) => return against_by(ours, one, by, watch, report),
         _ => return by_names(ours, theirs, watch, report),
     };
-    let Some(sources) = sources else { return Ok(Compared::default()) };
+    let Some(Sources { files, are_exact }) = sources else { return Ok(Compared::default()) };
     let Some(selection) = select.map_or(Some(Selection::default()), |settings| Selection::read(&settings)) else {
         let message = "the selection of the receipt is not understood".to_owned();
         report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
         return Ok(Compared::default());
     };
-    let union = Union::with(sources, is_prefixed, &selection)?;
-    compared(ours, &union, watch, report)
+    let mut union = Union::with(files, is_prefixed, &selection)?;
+    let done = compared(ours, &union, watch, report)?;
+    if !are_exact || !union.clashes.is_empty() {
+        return Ok(done);
+    }
+    let told: Vec<Choice> = claims.into_iter().map(|claim| Choice::Recorded(claim.told_by, by.net.clone())).collect();
+    for (source, told) in union.sources.iter().zip(&told) {
+        let told = Followed::new(source.checkpoint, told);
+        if let (true, Err(why)) = (told.tells(), told.get()) {
+            report(Remark::Note(format!("the receipt was not compared with the merge made again: {why}")));
+            return Ok(done);
+        }
+    }
+    union.noted(ours.format(), &|source| told[source].clone());
+    let again = Receipt::remade_of_several(&union).map_err(|e| e.about(ours.name()))?;
+    Ok(Compared { receipt: claims::remade(ours, &again, report), ..done })
 }
 
-/// The file of each source by the receipt, with its prefix; `None` where a source is missing.
+/// The files that are compared with the receipt.
+struct Sources<'a> {
+    /// A file for each source of the receipt, with its prefix.
+    files: Vec<(&'a Checkpoint, String)>,
+    /// Whether all of them have the digests in the receipt, and there is no other one.
+    are_exact: bool,
+}
+
+/// The file of each source by the receipt; `None` where a source is missing.
 fn found<'a>(
     ours: &Checkpoint,
     named: &[Claim],
     files: &'a [Checkpoint],
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
-) -> Result<Option<Vec<(&'a Checkpoint, String)>>, Error> {
+) -> Result<Option<Sources<'a>>, Error> {
     if let Some(claim) = named.iter().find(|claim| claim.prefix.len() > LONGEST_PREFIX) {
         let message = format!(
             "the source {:?} of the receipt has a prefix of {} bytes, and at most {LONGEST_PREFIX} are taken",
@@ -101,8 +127,9 @@ fn found<'a>(
         let place = left.iter().position(|(_, hash)| *hash == claim.blake3);
         sources.push(place.map(|place| (left.remove(place).0, claim.prefix.clone())));
     }
-    if let Some(exact) = sources.iter().map(|source| Some(source.as_ref()?.0)).collect::<Option<Vec<&Checkpoint>>>() {
-        claims::of_several(ours, &exact, report);
+    let exact = sources.iter().map(|source| Some(source.as_ref()?.0)).collect::<Option<Vec<&Checkpoint>>>();
+    if let Some(exact) = &exact {
+        claims::of_several(ours, exact, watch, report)?;
     }
     let mut finding = |message: String| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
     for (claim, source) in named.iter().zip(&mut sources).filter(|(_, source)| source.is_none()) {
@@ -119,10 +146,12 @@ fn found<'a>(
         ));
         *source = Some((file, claim.prefix.clone()));
     }
-    for (file, blake3) in left {
+    for (file, blake3) in &left {
         finding(format!("{} is no source of the receipt: BLAKE3 {blake3}", file.name()));
     }
-    Ok(sources.into_iter().collect())
+    let are_exact = exact.is_some() && left.is_empty();
+    let files = sources.into_iter().collect::<Option<Vec<_>>>();
+    Ok(files.map(|files| Sources { files, are_exact }))
 }
 
 /// Compares by names: the plain ones, or else the ones with prefixes.

@@ -5,13 +5,14 @@
 //! untrusted, so most of them may be of any kind.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny};
+use serde::de::Deserializer;
 use serde_json::Value;
 
 use crate::frame::FrameText;
 use crate::history::Origin;
 use crate::receipt::TOOL;
 use crate::step::Step;
+use crate::transform::NetOrigin;
 use crate::verify::receipt::Items;
 
 /// The fields of a receipt.
@@ -57,6 +58,9 @@ pub(super) struct Claims {
     #[serde(default, rename = "part")]
     pub(super) is_part: Option<Value>,
     #[serde(default)]
+    #[expect(dead_code, reason = "the net is followed where the receipt is made again")]
+    told_by: Option<NetOrigin>,
+    #[serde(default)]
     pub(super) salvaged: Option<Salvaged>,
     #[serde(default)]
     pub(super) warnings: List<String>,
@@ -67,11 +71,9 @@ pub(super) struct Claims {
     #[serde(default)]
     pub(super) history: List<Origin>,
     #[serde(default)]
-    #[expect(dead_code, reason = "the frame is read anew where it makes a file")]
-    frame: Option<FrameText>,
+    pub(super) frame: Option<FrameText>,
     #[serde(default)]
-    #[expect(dead_code, reason = "words")]
-    frame_left_out: Option<String>,
+    pub(super) frame_left_out: Option<String>,
 }
 
 /// A list that may be absent, or `null` where the receipt had no room for it.
@@ -87,8 +89,7 @@ pub(super) enum List<T> {
 #[derive(Deserialize)]
 pub(super) struct Source {
     #[serde(default)]
-    #[expect(dead_code, reason = "a file may get another name")]
-    name: Value,
+    pub(super) name: Value,
     #[serde(default)]
     pub(super) bytes: Value,
     #[serde(default)]
@@ -106,11 +107,14 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) unpacked_bytes: Value,
     #[serde(default)]
-    #[expect(dead_code, reason = "a file may be taken out of its archive")]
-    member: Value,
+    pub(super) unpacked_blake3: Value,
     #[serde(default)]
-    #[expect(dead_code, reason = "a comparison with all sources shows the names")]
-    prefix: Value,
+    pub(super) member: Value,
+    #[serde(default)]
+    pub(super) prefix: Value,
+    #[serde(default)]
+    #[expect(dead_code, reason = "the net is followed where the receipt is made again")]
+    told_by: Option<NetOrigin>,
     #[serde(default)]
     pub(super) salvaged: Option<Salvaged>,
 }
@@ -132,14 +136,13 @@ pub(super) struct Salvaged {
 pub(super) struct Changed {
     pub(super) name: String,
     #[serde(default)]
-    #[expect(dead_code, reason = "words")]
-    changes: Option<IgnoredAny>,
+    pub(super) changes: Vec<String>,
     #[serde(default)]
     pub(super) bits_of: Value,
 }
 
 /// A sparse array that was written as parts.
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize, PartialEq)]
 pub(super) struct Part {
     pub(super) name: String,
     pub(super) kind: String,
@@ -151,8 +154,7 @@ pub(super) struct Part {
 pub(super) struct LeftOut {
     pub(super) name: String,
     #[serde(default)]
-    #[expect(dead_code, reason = "words")]
-    reason: Option<IgnoredAny>,
+    pub(super) reason: String,
 }
 
 impl<T> List<T> {
@@ -200,6 +202,8 @@ impl Claims {
     /// The fields that every receipt of this version has, and this one lacks.
     pub(super) fn lacks(&self) -> Vec<&'static str> {
         let is_conversion = self.source.is_some();
+        let mut sources = self.source.iter().chain(self.sources.iter().flatten());
+        let has_steps = !self.transforms.items().is_empty();
         let fields = [
             ("tensors", self.tensors.is_none()),
             ("contents_blake3", self.contents_blake3.is_none()),
@@ -209,6 +213,11 @@ impl Claims {
             ("warnings", self.warnings.is_absent()),
             ("history", self.history.is_absent()),
             ("prefixed", self.prefixed.is_none() && !is_conversion),
+            ("lost_values", self.lost_values.is_none() && has_steps),
+            ("zeroed_values", self.zeroed_values.is_none() && has_steps),
+            ("frame or frame_left_out", self.frame.is_none() && self.frame_left_out.is_none() && is_conversion),
+            ("prefix", self.sources.iter().flatten().any(|source| source.prefix.is_null())),
+            ("name", sources.any(|source| source.name.is_null())),
         ];
         fields.into_iter().filter_map(|(key, is_absent)| is_absent.then_some(key)).collect()
     }

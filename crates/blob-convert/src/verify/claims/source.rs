@@ -6,12 +6,14 @@ use blob_io::words::and_more;
 use blob_io::{Checkpoint, Entry, Error, Kind, Reason};
 use serde_json::{Map, Value};
 
+use super::remade::SLACK;
 use super::said::{Claims, List, Salvaged, Source};
 use super::{shown, wrong};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{
     Origin, histories_of, history_of, lineage_of, parse, receipt_text, salvaged, source_fields, steps_of,
 };
+use crate::receipt::MAX_TEXT;
 use crate::step::Step;
 use crate::verify::receipt::truncated;
 use crate::verify::{Finding, Remark};
@@ -54,11 +56,14 @@ pub(crate) fn against_source(
         return Ok(other(ours, theirs, source, &blake3, report));
     }
     let mut own = source_fields(theirs);
+    own.extend(unpacked_digest(theirs, watch)?);
     own.insert("blake3".to_owned(), Value::from(blake3));
     own.extend(sha256.map(|sha256| ("sha256".to_owned(), Value::from(sha256))));
     let is_ours = claimed.is_of_this_version();
     of_file(source, &own, theirs, is_ours, report);
-    if !source.metadata.is_null() && is_ours {
+    let len = own.get("metadata").map_or(0, |metadata| metadata.to_string().len());
+    let had_room = receipt_text(ours).is_some_and(|text| text.len() + len + SLACK < MAX_TEXT);
+    if (had_room || !source.metadata.is_null()) && is_ours {
         differs("metadata", &source.metadata, own.get("metadata"), theirs, report);
     }
     salvaged_likewise(claimed.salvaged.as_ref(), theirs, report);
@@ -74,14 +79,35 @@ pub(crate) fn against_source(
 
 /// Compares the sources that a receipt names by their digests, in this order, with its fields about each and with its
 /// history.
-pub(in crate::verify) fn of_several(ours: &Checkpoint, sources: &[&Checkpoint], report: &mut dyn FnMut(Remark)) {
-    let Some(claimed) = receipt_text(ours).and_then(parse::<Claims>) else { return };
+///
+/// # Errors
+/// Errors of reading; [`Error::Interrupted`] where `watch` says so.
+pub(in crate::verify) fn of_several(
+    ours: &Checkpoint,
+    sources: &[&Checkpoint],
+    watch: &dyn Watch,
+    report: &mut dyn FnMut(Remark),
+) -> Result<(), Error> {
+    let Some(claimed) = receipt_text(ours).and_then(parse::<Claims>) else { return Ok(()) };
     for (source, file) in claimed.sources.iter().flatten().zip(sources) {
-        of_file(source, &source_fields(file), file, claimed.is_of_this_version(), report);
+        let mut own = source_fields(file);
+        own.extend(unpacked_digest(file, watch)?);
+        of_file(source, &own, file, claimed.is_of_this_version(), report);
         salvaged_likewise(source.salvaged.as_ref(), file, report);
     }
     let texts = sources.iter().filter_map(|file| receipt_text(file));
     has_history(&claimed.history, histories_of(texts), report);
+    Ok(())
+}
+
+/// The field with the digest of the bytes that a packed file unpacks to.
+fn unpacked_digest(file: &Checkpoint, watch: &dyn Watch) -> Result<Option<(String, Value)>, Error> {
+    if !file.is_packed() {
+        return Ok(None);
+    }
+    let unpacked = Subject::File { name: file.name(), source: file.source() };
+    let blake3 = digest(unpacked, Algorithm::Blake3, watch)?.digest;
+    Ok(Some(("unpacked_blake3".to_owned(), Value::from(blake3))))
 }
 
 /// Compares the fields about a source with the source.
@@ -93,6 +119,7 @@ fn of_file(said: &Source, own: &Map<String, Value>, file: &Checkpoint, is_ours: 
         ("format", &said.format),
         ("compression", &said.compression),
         ("unpacked_bytes", &said.unpacked_bytes),
+        ("unpacked_blake3", &said.unpacked_blake3),
         ("dialect", &said.dialect),
     ] {
         // The words for a dialect change from version to version; digests are not computed twice.
@@ -178,6 +205,10 @@ fn other(
     }
     let lineage = receipt_text(ours).map(lineage_of).unwrap_or_default();
     let name = theirs.name();
+    if source.unpacked_blake3.as_str() == Some(blake3) {
+        report(Remark::Note(format!("{name} is the unpacked file that the receipt names as its source")));
+        return Relation::Source;
+    }
     if let Some(place) = lineage.iter().position(|origin| origin.blake3 == blake3) {
         report(Remark::Note(format!("{name} is an earlier source of the receipt's history, not the last one")));
         let since = &lineage[place..];
