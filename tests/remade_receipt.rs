@@ -1,5 +1,6 @@
 //! `verify --against` plans the conversion again: each field of the receipt that the conversion determines is the one
-//! that it gives again. The lies are those of a user with an editor: words, counts and lists that nothing else contradicts.
+//! that it gives again. The lies are those of a user with an editor: words, counts and lists that nothing else
+//! contradicts.
 
 use blob_convert::verify::{self, By, Compared, Remark};
 use blob_convert::{RECEIPT_KEY, Silent};

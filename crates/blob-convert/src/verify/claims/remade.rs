@@ -1,8 +1,8 @@
 //! Compares a receipt with the receipt that the same conversion gives when it is planned again.
 //!
 //! Relies on the caller for the conversion, made again of the source that the receipt names. Facts must be equal; words
-//! may be others in another version of the tool. Names of files, the version of the tool and the mark of a job are facts
-//! of the moment, which nothing makes again.
+//! may be others in another version of the tool. Names of files, the version of the tool and the mark of a job are
+//! facts of the moment, which nothing makes again.
 
 use std::collections::HashMap;
 
