@@ -7,10 +7,10 @@ use std::path::Path;
 use blob_io::layout::{Layout, Reopened, Sharded, Wanted, check_written};
 use blob_io::{Checkpoint, Complete, Error, Format, OpenOptions};
 
-use crate::base::Base;
 use crate::plan::Plan;
 use crate::planned::Planned;
 use crate::shards::{Shard, Shards};
+use crate::template::Template;
 use crate::watch::Watch;
 
 impl Plan<'_> {
@@ -24,8 +24,8 @@ impl Plan<'_> {
             let copied = || self.checkpoint.entries()[tensor.entry].offset().filter(|_| is_copy);
             Wanted { spec: &tensor.spec, offset: tensor.slot.map(|slot| layout.offsets()[slot]).or_else(copied) }
         });
-        check_written(&file, wanted, matches!(self.base, Base::File(_)))?;
-        if let Base::Frame(_) = self.base {
+        check_written(&file, wanted, matches!(self.base, Template::File(_)))?;
+        if let Template::Frame(_) = self.base {
             file.entries().iter().try_for_each(|entry| file.check(entry, &mut |_| watch.step(0)))?;
         }
         Ok(is_recognised)
@@ -43,7 +43,7 @@ impl Plan<'_> {
     /// The number of the output's bytes that come from the frame in the source's receipt; `None` without a frame.
     #[must_use]
     pub fn frame_bytes(&self) -> Option<u64> {
-        let Base::Frame(file) = &self.base else { return None };
+        let Template::Frame(file) = &self.base else { return None };
         let values = file.entries().iter().map(blob_io::Entry::byte_len).fold(0, u64::saturating_add);
         Some(file.file_len().saturating_sub(values))
     }

@@ -132,7 +132,7 @@ pub(crate) fn spliced(
             if splice.fits(&tensor.spec.name, &tensor.spec.shape)? {
                 Ok(None)
             } else {
-                Ok(Some(Misfit::of_shape(tensor, entry)))
+                Ok(Some(Unfit::of_shape(tensor, entry)))
             }
         })?;
         tensors.iter_mut().for_each(|tensor| note_dtype(tensor, base));
@@ -338,13 +338,13 @@ fn note_dtype(tensor: &mut Planned, base: &Checkpoint) {
 }
 
 /// The reason why a tensor does not fit in the place of an array.
-pub(crate) struct Misfit {
+pub(crate) struct Unfit {
     /// The reason, in words that follow the tensor's name.
     words: String,
     remedy: Option<Remedy>,
 }
 
-impl Misfit {
+impl Unfit {
     pub(crate) fn new(words: impl Into<String>) -> Self {
         Self { words: words.into(), remedy: None }
     }
@@ -365,16 +365,16 @@ pub(crate) fn check_fits(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
     tensors: &[Planned],
-    mut misfit: impl FnMut(&Planned, &Entry) -> Result<Option<Misfit>, Error>,
+    mut misfit: impl FnMut(&Planned, &Entry) -> Result<Option<Unfit>, Error>,
 ) -> Result<(), Error> {
     let mut misfits = Vec::new();
     for tensor in tensors {
         let name = &tensor.spec.name;
         let found = match base.entry(name) {
-            None => Some(Misfit { words: "is not there".to_owned(), remedy: Some(Remedy::Names) }),
+            None => Some(Unfit { words: "is not there".to_owned(), remedy: Some(Remedy::Names) }),
             Some(entry) => match (entry.foreign_dtype(), entry.fault()) {
-                (Some(dtype), _) => Some(Misfit::new(format!("is of dtype {dtype} there, which blob does not write"))),
-                (_, Some(fault)) => Some(Misfit::new(format!("cannot be replaced there: {fault}"))),
+                (Some(dtype), _) => Some(Unfit::new(format!("is of dtype {dtype} there, which blob does not write"))),
+                (_, Some(fault)) => Some(Unfit::new(format!("cannot be replaced there: {fault}"))),
                 _ => misfit(tensor, entry)?,
             },
         };

@@ -8,10 +8,10 @@ use blob_core::DType;
 use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Names, Reason, Remedy};
 
-use crate::chain::{Chained, chain};
 use crate::change::{Change, Effect};
 use crate::history::receipt_text;
 use crate::options::{Options, refuse};
+use crate::pipeline::{Chained, chain};
 use crate::planned::{How, LeftOut, Planned};
 use crate::receipt::places;
 use crate::stored::Storage;

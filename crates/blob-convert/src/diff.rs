@@ -14,8 +14,8 @@ use blob_io::{Checkpoint, Entry, Error, Kind, work};
 
 use crate::compare::PIECE;
 use crate::pairing::{Event, Side, walk};
-use crate::verify::hash_of;
 use crate::watch::{Watch, Watched};
+use crate::written::hash_of;
 use values::Run;
 pub use values::{Distance, Tolerance, Worst};
 
@@ -113,7 +113,7 @@ pub fn diff<E: From<Error>>(
 ) -> Result<Tally, E> {
     ours.whole()?;
     theirs.whole()?;
-    let mut compare = Compare { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
+    let mut compare = Differences { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
     let mut tally = Tally::default();
     let mut unpaired: [Vec<&Entry>; 2] = Default::default();
     let mut report = |row: Row| {
@@ -172,13 +172,13 @@ impl Tensor {
 }
 
 /// The settings and buffers of a comparison of values.
-struct Compare<'a> {
+struct Differences<'a> {
     tolerance: Tolerance,
     watch: &'a dyn Watch,
     pieces: [Vec<u8>; 2],
 }
 
-impl Compare<'_> {
+impl Differences<'_> {
     /// Whether shapes must be the same.
     fn is_exact(&self) -> bool {
         self.tolerance == Tolerance::Exact

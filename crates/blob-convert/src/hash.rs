@@ -37,6 +37,15 @@ pub(crate) struct Digests {
     pub(crate) frame_left_out: Option<&'static str>,
 }
 
+/// The digest of all tensors: BLAKE3 of the tensors' digests, 32 bytes each, in the order of the tensors' names.
+pub(crate) fn combined_digest<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    for digest in digests {
+        hasher.update(digest.as_bytes());
+    }
+    hasher.finalize()
+}
+
 /// The digests of a source alone.
 pub(crate) struct OfSource {
     pub(crate) blake3: String,

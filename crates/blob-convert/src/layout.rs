@@ -14,8 +14,7 @@ use blob_io::neoml::Archive;
 use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Refill, Sparse, TensorName};
 
-use crate::base::{Base, in_place, refilled, same};
-use crate::caffe::{self, Misfit, check_fits};
+use crate::caffe::{self, Unfit, check_fits};
 use crate::change::{Change, Effect};
 use crate::history::Origin;
 use crate::options::{Options, refuse};
@@ -23,30 +22,31 @@ use crate::planned::Planned;
 use crate::state::State;
 use crate::stored::places;
 use crate::symbol::check_eps;
+use crate::template::{Template, in_place, refilled, same};
 
 /// The layout of an output with these tensors: the base with new values and without `removed_layers`, or a new file for
 /// `path`.
 pub(crate) fn of(
     checkpoint: &Checkpoint,
-    base: &Base<'_>,
+    base: &Template<'_>,
     options: &Options,
     (tensors, removed_layers): (&mut [Planned], &[String]),
     (metadata, path): (&[(String, String)], Option<&Path>),
 ) -> Result<Layout, Error> {
     let to = options.to;
     let layout = match base {
-        Base::Same => same(checkpoint, tensors),
-        Base::Frame(base) => {
+        Template::Same => same(checkpoint, tensors),
+        Template::Frame(base) => {
             // The original file comes back unchanged.
             tensors.iter_mut().for_each(|tensor| tensor.changes.clear());
             refilled(base, tensors)
         }
-        Base::File(base) => match base.format().holds().refill {
+        Template::File(base) => match base.format().holds().refill {
             Refill::InPlace => in_place(checkpoint, base, tensors),
             Refill::Blobs => into_neoml(checkpoint, base, tensors),
             _ => caffe::spliced(checkpoint, base, options, tensors, removed_layers),
         },
-        Base::None => {
+        Template::None => {
             check_graph(checkpoint, options)?;
             check_count(checkpoint, to, tensors.len())?;
             check_symbol(checkpoint, options, tensors, path)?;
@@ -247,9 +247,9 @@ pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &
 }
 
 /// The remark that a fold changed the net inside the output alone.
-pub(crate) fn unchanged_prototxt(base: &Base<'_>, to: Format, removed_layers: &[String]) -> Option<Change> {
+pub(crate) fn unchanged_prototxt(base: &Template<'_>, to: Format, removed_layers: &[String]) -> Option<Change> {
     let note = "fold: the net inside the output is changed already, your prototxt is not";
-    let is_changed = matches!(base, Base::File(_)) && to.is_caffe() && !removed_layers.is_empty();
+    let is_changed = matches!(base, Template::File(_)) && to.is_caffe() && !removed_layers.is_empty();
     is_changed.then(|| Change::unasked(Effect::Remark(note.to_owned())))
 }
 
@@ -337,13 +337,13 @@ fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned
 }
 
 /// The reason why a tensor cannot replace a blob: another dtype or other extents, where axes of one do not count.
-fn misfit(tensor: &Planned, entry: &Entry) -> Option<Misfit> {
+fn misfit(tensor: &Planned, entry: &Entry) -> Option<Unfit> {
     let extents =
         |shape: &Shape| -> Vec<usize> { shape.dims().iter().copied().filter(|extent| *extent != 1).collect() };
     match entry.dtype() {
-        _ if extents(&tensor.spec.shape) != extents(entry.shape()) => Some(Misfit::of_shape(tensor, entry)),
-        Some(there) if there != tensor.spec.dtype => Some(Misfit::of_dtype(tensor, there)),
+        _ if extents(&tensor.spec.shape) != extents(entry.shape()) => Some(Unfit::of_shape(tensor, entry)),
+        Some(there) if there != tensor.spec.dtype => Some(Unfit::of_dtype(tensor, there)),
         Some(_) => None,
-        None => Some(Misfit::new("is no array there")),
+        None => Some(Unfit::new("is no array there")),
     }
 }

@@ -7,6 +7,7 @@
 mod ahead;
 mod file;
 mod names;
+mod proof;
 
 use std::path::Path;
 use std::slice;
@@ -26,9 +27,9 @@ use crate::sink::{Moves, Sink};
 use crate::symbol::NewSymbol;
 use crate::target;
 use crate::threads::{io_threads, run_beside};
-use crate::transform::{Found, Tally, grouped};
-use crate::verify::contradicted;
+use crate::transform::{Found, Reports, grouped};
 use crate::watch::{Uncounted, Watch};
+use crate::written::contradicted;
 pub(crate) use file::{Around, filled, piped};
 
 /// The result of a conversion.
@@ -77,7 +78,7 @@ impl Plan<'_> {
         let job = self.proved_job(watch)?;
         // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
-        let tally = Tally::default();
+        let tally = Reports::default();
         let (digests, bytes_out, is_recognised) = match &self.output {
             Destination::Folder { path, if_exists, files } => {
                 let (digests, bytes_out) = job.folder(self, (path, *if_exists), files, &tally)?;
@@ -112,7 +113,7 @@ impl Plan<'_> {
         let (Destination::File { layout, .. }, None) = (&self.output, &self.symbol) else {
             return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
         };
-        let tally = Tally::default();
+        let tally = Reports::default();
         let done = self.proved_job(watch)?.file(self, (layout, output), None, &tally)?;
         self.summary(done, &tally, watch)
     }
@@ -120,7 +121,7 @@ impl Plan<'_> {
     fn summary(
         &self,
         (digests, bytes_out, is_recognised): (Digests, u64, bool),
-        tally: &Tally,
+        tally: &Reports,
         watch: &dyn Watch,
     ) -> Result<Summary, Error> {
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
@@ -131,16 +132,16 @@ impl Plan<'_> {
     }
 
     /// The job, once the frame of a receipt is proved, and the names that it gives back.
-    fn proved_job<'w>(&'w self, watch: &'w dyn Watch) -> Result<Job<'w>, Error> {
+    fn proved_job<'w>(&'w self, watch: &'w dyn Watch) -> Result<Pass<'w>, Error> {
         let frame_left_out = self.check_frame(watch)?;
         self.check_names(watch)?;
-        Ok(Job { frame_left_out, ..self.job(watch) })
+        Ok(Pass { frame_left_out, ..self.job(watch) })
     }
 
-    fn job<'w>(&'w self, watch: &'w dyn Watch) -> Job<'w> {
-        let job = Job::of_tensors(self.checkpoint, &self.tensors, watch);
+    fn job<'w>(&'w self, watch: &'w dyn Watch) -> Pass<'w> {
+        let job = Pass::of_tensors(self.checkpoint, &self.tensors, watch);
         let (base, is_copy) = (self.base.file(), self.is_copy());
-        Job { base, is_copy, strict: self.strict, sha256: self.receipt.sha256, ..job }
+        Pass { base, is_copy, strict: self.strict, sha256: self.receipt.sha256, ..job }
     }
 
     /// The metadata of the output, the receipt last.
@@ -155,7 +156,7 @@ impl Plan<'_> {
 
 /// The work on one source: its bytes are hashed, and those of the tensors go to a sink.
 #[derive(Clone, Copy)]
-pub(crate) struct Job<'a> {
+pub(crate) struct Pass<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) tensors: &'a [Planned],
     /// The file that supplies all other bytes.
@@ -172,13 +173,13 @@ pub(crate) struct Job<'a> {
     pub(crate) watch: &'a dyn Watch,
 }
 
-impl<'a> Job<'a> {
+impl<'a> Pass<'a> {
     fn file(
         self,
         plan: &Plan<'_>,
         (layout, output): (&Layout, Output),
         beside: Option<Complete>,
-        tally: &Tally,
+        tally: &Reports,
     ) -> Result<(Digests, u64, bool), Error> {
         let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
@@ -194,7 +195,7 @@ impl<'a> Job<'a> {
         plan: &Plan<'_>,
         (path, if_exists): (&Path, IfExists),
         files: &[String],
-        tally: &Tally,
+        tally: &Reports,
     ) -> Result<(Digests, u64), Error> {
         let folder = target::folder(path, if_exists, self.watch)?;
         let specs: Vec<_> = self.tensors.iter().map(|t| t.spec.clone()).collect();
@@ -216,7 +217,7 @@ impl<'a> Job<'a> {
         plan: &Plan<'_>,
         shards: &Shards,
         if_exists: IfExists,
-        tally: &Tally,
+        tally: &Reports,
     ) -> Result<(Digests, u64), Error> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
         let digests = self.fill(&Sink::shards(&outputs, shards, self.tensors.len()), &|_| tally)?;
@@ -231,7 +232,7 @@ impl<'a> Job<'a> {
         self,
         plan: &Plan<'_>,
         (layout, output): (&Layout, Output),
-        tally: &Tally,
+        tally: &Reports,
     ) -> Result<(Digests, u64, bool), Error> {
         let digests = piped(&[self], layout, output, tally, plan.around())?.swap_remove(0);
         Ok((digests, layout.len(), true))
@@ -257,7 +258,7 @@ impl<'a> Job<'a> {
     pub(crate) fn fill<'t>(
         self,
         sink: &Sink<'_>,
-        tally: &(dyn Fn(usize) -> &'t Tally + Sync),
+        tally: &(dyn Fn(usize) -> &'t Reports + Sync),
     ) -> Result<Digests, Error> {
         let (moves, mut separate) = Moves::of(self.checkpoint, self.tensors, self.known.is_none());
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
@@ -305,7 +306,7 @@ impl<'a> Job<'a> {
         });
         let OfSource { blake3, sha256, unpacked } =
             passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
-        let mut tallies: Vec<&Tally> = (0..self.tensors.len()).map(tally).collect();
+        let mut tallies: Vec<&Reports> = (0..self.tensors.len()).map(tally).collect();
         tallies.dedup_by(|a, b| std::ptr::eq(*a, *b));
         let (mut lost, mut zeroed) = (0, 0);
         for tally in tallies {
@@ -323,7 +324,7 @@ impl<'a> Job<'a> {
     fn stream(
         self,
         tensor: usize,
-        tally: &Tally,
+        tally: &Reports,
         mut take: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let planned = &self.tensors[tensor];

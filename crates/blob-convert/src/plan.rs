@@ -8,18 +8,17 @@ use blob_io::layout::{Frame, Layout};
 use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Refill, Remedy};
 
-use crate::base::{Base, also_replaced, is_copy, left_behind};
+use crate::applied::to_do;
 use crate::before::{Wanted, wanted};
 use crate::caffe;
-use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups, refuse_losses};
 use crate::chosen::chosen;
-use crate::done::to_do;
 use crate::frame;
 use crate::goal::Place;
 use crate::hdf5 as h5;
 use crate::layout;
 use crate::options::{Options, refuse};
+use crate::pipeline::Chained;
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::shards::{self, Shards};
@@ -27,6 +26,7 @@ use crate::source;
 use crate::state;
 use crate::stored::{Storage, unlisted};
 use crate::symbol::NewSymbol;
+use crate::template::{Template, also_replaced, is_copy, left_behind};
 use crate::transform::{self, Factors, Fold, NetOrigin};
 use crate::undo::{Back, back};
 
@@ -34,7 +34,7 @@ use crate::undo::{Back, back};
 #[derive(Debug)]
 pub struct Plan<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
-    pub(crate) base: Base<'a>,
+    pub(crate) base: Template<'a>,
     pub(crate) to: Format,
     pub(crate) tensors: Vec<Planned>,
     pub(crate) left_out: Vec<LeftOut>,
@@ -233,7 +233,7 @@ impl Plan<'_> {
     /// anything.
     #[must_use]
     pub fn is_copy(&self) -> bool {
-        matches!(self.base, Base::Same)
+        matches!(self.base, Template::Same)
     }
 
     /// The format that will be written.
@@ -258,7 +258,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Place<'_
     // A copy needs no array to be read.
     let skip_unsupported = options.skip_unsupported || is_copy(checkpoint, options, is_folder);
     let chosen = chosen(checkpoint, &Options { skip_unsupported, ..options.clone() }, is_folder)?;
-    let (base, changes) = Base::of(checkpoint, options, &chosen.tensors, is_folder);
+    let (base, changes) = Template::of(checkpoint, options, &chosen.tensors, is_folder);
     let mut plan = planned_for(checkpoint, base, chosen, options, target)?;
     let unsaid =
         state::unsaid(checkpoint).filter(|_| !(plan.has_receipt() || plan.is_copy() || options.without_receipt));
@@ -310,20 +310,20 @@ pub fn plan_into<'a>(
     caffe::add_copies(base, &mut chosen.tensors)?;
     chosen.of_file.extend(left_behind(checkpoint, base, &options, &chosen)?);
     chosen.of_file.extend(also_replaced(base, &chosen.tensors));
-    let mut plan = planned_for(checkpoint, Base::File(base), chosen, &options, target)?;
+    let mut plan = planned_for(checkpoint, Template::File(base), chosen, &options, target)?;
     plan.of_file.splice(0..0, said);
     plan.finished()
 }
 
 pub(crate) fn planned_for<'a>(
     checkpoint: &'a Checkpoint,
-    base: Base<'a>,
+    base: Template<'a>,
     chosen: Chained,
     options: &Options,
     target: &Place<'_>,
 ) -> Result<Plan<'a>, Error> {
     let Chained { mut tensors, mut left_out, mut of_file, removed_layers, net, told_by, .. } = chosen;
-    if matches!(base, Base::Same) {
+    if matches!(base, Template::Same) {
         left_out.clear();
     }
     let is_folder = matches!(target, Place::Folder { .. });
@@ -341,12 +341,12 @@ pub(crate) fn planned_for<'a>(
     } else {
         frame::of(checkpoint, &tensors)?
     };
-    if matches!(base, Base::None) && !layout::keeps_names(checkpoint, options, &tensors) {
+    if matches!(base, Template::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         storage.note_names(checkpoint, &mut tensors);
     }
     let (is_anew, metadata) = (frame.is_err(), storage.metadata(checkpoint, has_receipt));
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, (&files, &metadata), frame)?;
-    if matches!(base, Base::None) {
+    if matches!(base, Template::None) {
         if !options.is_told {
             let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
             of_file.extend(storage.dropped_metadata(checkpoint, &metadata, (is_bare, is_anew)));
@@ -395,6 +395,6 @@ pub(crate) fn planned_for<'a>(
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.
-fn is_with_receipt(base: &Base<'_>, to: Format, options: &Options) -> bool {
-    matches!(base, Base::None) && options.gives_receipt(to)
+fn is_with_receipt(base: &Template<'_>, to: Format, options: &Options) -> bool {
+    matches!(base, Template::None) && options.gives_receipt(to)
 }

@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
 use crate::change::Change;
 use crate::rounded::Rounded;
-use crate::transform::{Compute, Inputs, NetOrigin, Stream, Tally};
+use crate::transform::{Compute, Inputs, NetOrigin, Reports, Stream};
 use crate::watch::{Watch, Watched};
 
 /// One tensor of the output.
@@ -156,7 +156,7 @@ impl Planned {
         &'a self,
         checkpoint: &'a Checkpoint,
         watch: &'a dyn Watch,
-        tally: &'a Tally,
+        tally: &'a Reports,
     ) -> Result<Box<dyn Stream + 'a>, Error> {
         let entry = &checkpoint.entries()[self.entry];
         let read: Box<dyn Stream> = match &self.how {

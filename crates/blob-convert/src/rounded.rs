@@ -4,7 +4,7 @@ use blob_core::DType;
 use blob_io::Error;
 
 use crate::cast::{BLOCK, cast};
-use crate::transform::{Stream, Tally};
+use crate::transform::{Reports, Stream};
 
 /// A stream whose values are rounded.
 pub(crate) struct Rounded<'a> {
@@ -12,7 +12,7 @@ pub(crate) struct Rounded<'a> {
     from: DType,
     to: DType,
     tensor: &'a str,
-    tally: &'a Tally,
+    tally: &'a Reports,
     source: Vec<u8>,
     target: Vec<u8>,
 }
@@ -22,7 +22,7 @@ impl<'a> Rounded<'a> {
         read: Box<dyn Stream + 'a>,
         (from, to): (DType, DType),
         tensor: &'a str,
-        tally: &'a Tally,
+        tally: &'a Reports,
     ) -> Self {
         Self { read, from, to, tensor, tally, source: vec![0; BLOCK * from.size()], target: Vec::new() }
     }

@@ -7,26 +7,26 @@ use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error, IfExists, Output};
 
-use crate::base::Base;
+use crate::applied::to_do;
 use crate::before::wanted;
-use crate::chain::Chained;
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
-use crate::done::to_do;
 use crate::goal::Place;
 use crate::hash::Digests;
 use crate::history::About;
 use crate::options::{Options, refuse};
-use crate::pass::{Job, Summary};
+use crate::pass::{Pass, Summary};
+use crate::pipeline::Chained;
 use crate::plan::{Plan, planned_for};
 use crate::planned::{LeftOut, Planned};
 use crate::sink::Sink;
 use crate::source;
 use crate::state;
+use crate::template::Template;
 use crate::together::Together;
-use crate::transform::{Selection, Tally};
-use crate::verify::contradicted;
+use crate::transform::{Reports, Selection};
 use crate::watch::{Uncounted, Watch};
+use crate::written::contradicted;
 
 /// A file of the output, and the steps that lead to its tensors.
 pub(crate) struct Part {
@@ -151,7 +151,7 @@ fn part<'a>(
 ) -> Result<Plan<'a>, Error> {
     let target = Place::File { path, if_exists };
     source::check(&[checkpoint], &target)?;
-    planned_for(checkpoint, Base::None, tensors, options, &target)
+    planned_for(checkpoint, Template::None, tensors, options, &target)
 }
 
 fn finished<'a>(checkpoint: &Checkpoint, mut plans: Vec<Plan<'a>>) -> Result<Plans<'a>, Error> {
@@ -213,9 +213,9 @@ impl<'a> Plans<'a> {
         let (mut tensors, mut hashes) = (Vec::new(), Vec::new());
         for plans in self.plans.chunks(together.room().max(1)) {
             let these: Vec<Planned> = plans.iter().flat_map(|plan| plan.tensors.iter().cloned()).collect();
-            let tallies: Vec<Tally> = plans.iter().map(|_| Tally::default()).collect();
+            let tallies: Vec<Reports> = plans.iter().map(|_| Reports::default()).collect();
             let digests = self.some(plans, &these, known.as_ref(), (&tallies, watch), &mut together)?;
-            found.extend(tallies.iter().flat_map(Tally::found));
+            found.extend(tallies.iter().flat_map(Reports::found));
             bytes_out += plans.iter().map(Plan::output_len).sum::<u64>();
             hashes.extend_from_slice(&digests.tensors);
             tensors.extend(these);
@@ -239,7 +239,7 @@ impl<'a> Plans<'a> {
         plans: &[Plan<'_>],
         tensors: &[Planned],
         known: Option<&Digests>,
-        (tallies, watch): (&[Tally], &dyn Watch),
+        (tallies, watch): (&[Reports], &dyn Watch),
         together: &mut Together,
     ) -> Result<Digests, Error> {
         let files: Vec<_> = plans.iter().filter_map(|plan| Some((plan, plan.file()?))).collect();
@@ -256,10 +256,10 @@ impl<'a> Plans<'a> {
             .map(|((plan, (.., layout)), output)| (output, *layout, &plan.tensors[..]))
             .collect();
         let sink = Sink::files(&places);
-        let job = Job::of_tensors(first.checkpoint, tensors, watch);
-        let each: Vec<&Tally> =
+        let job = Pass::of_tensors(first.checkpoint, tensors, watch);
+        let each: Vec<&Reports> =
             plans.iter().zip(tallies).flat_map(|(plan, tally)| plan.tensors.iter().map(move |_| tally)).collect();
-        let job = Job { strict: first.strict, sha256: first.receipt.sha256, known, ..job };
+        let job = Pass { strict: first.strict, sha256: first.receipt.sha256, known, ..job };
         let digests = job.fill(&sink, &|tensor| each[tensor])?;
         drop(places);
         let (mut from, crcs) = (0, sink.into_crcs(tensors.len()));

@@ -8,10 +8,10 @@ use std::io;
 use blob_io::layout::{Copied, Layout, shown_format};
 use blob_io::{Error, Format, Source};
 
-use crate::base::Base;
 use crate::change::{Change, Effect};
 use crate::plan::{Destination, Plan};
 use crate::runs::{read_runs, read_zeros};
+use crate::template::Template;
 
 /// A planned file.
 struct Planned<'a> {
@@ -52,7 +52,7 @@ impl Plan<'_> {
             Destination::Stdout { layout } => (layout, String::new()),
             Destination::Shards { .. } | Destination::Folder { .. } => return Ok(None),
         };
-        if matches!(self.base, Base::Same) {
+        if matches!(self.base, Template::Same) {
             return remark(self.to, || Ok(shown_format(self.checkpoint.source(), &name)));
         }
         let base = self.base.file().map(|file| file.source());

@@ -16,7 +16,7 @@ use crate::hash;
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
 use crate::threads::lock;
-use crate::transform::Tally;
+use crate::transform::Reports;
 
 /// If the average run is shorter than this, gathering runs is faster than writing each one separately.
 const SCATTERED: u64 = 4096;
@@ -84,7 +84,7 @@ impl<'a> Moves<'a> {
         &self,
         at: u64,
         bytes: &[u8],
-        tally: &dyn Fn(usize) -> &'t Tally,
+        tally: &dyn Fn(usize) -> &'t Reports,
         put: &impl Fn(usize, u64, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let end = at + bytes.len() as u64;
@@ -107,7 +107,7 @@ impl<'a> Moves<'a> {
         step: &Move,
         within: u64,
         bytes: &[u8],
-        tally: &Tally,
+        tally: &Reports,
         put: &impl Fn(usize, u64, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let tensor = &self.tensors[step.tensor];
@@ -139,7 +139,7 @@ impl<'a> Moves<'a> {
 }
 
 /// Elements of a tensor, rounded to one dtype after the other.
-fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Tally) -> Vec<u8> {
+fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Reports) -> Vec<u8> {
     let round = |(bytes, from): (Vec<u8>, DType), to: &DType| {
         let mut target = Vec::new();
         let lost = cast((from, &bytes), *to, &mut target);

@@ -6,8 +6,8 @@ use blob_io::layout::OutputDir;
 use blob_io::{Checkpoint, Error, IfExists, Output};
 
 use crate::plan::{Destination, Plan};
+use crate::self_check::receipt;
 use crate::symbol::NewSymbol;
-use crate::verify::receipt;
 use crate::watch::{Uncounted, Watch};
 use blob_io::words::and_more;
 

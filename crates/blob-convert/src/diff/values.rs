@@ -94,7 +94,7 @@ impl Distance {
             if ours.dtype == theirs.dtype && a == b {
                 continue;
             }
-            let (a, b) = (Value::read(ours.dtype, a), Value::read(theirs.dtype, b));
+            let (a, b) = (Scalar::read(ours.dtype, a), Scalar::read(theirs.dtype, b));
             let within = !is_exact
                 && match tolerance {
                     Tolerance::Exact => a.float.to_bits() == b.float.to_bits() && a.abs_diff(b) == 0.0,
@@ -105,7 +105,7 @@ impl Distance {
         }
     }
 
-    fn add_element(&mut self, element: u64, a: Value, b: Value, within: bool) {
+    fn add_element(&mut self, element: u64, a: Scalar, b: Scalar, within: bool) {
         let abs_diff = a.abs_diff(b);
         self.changed += u64::from(!within);
         self.add_square(abs_diff);
@@ -130,13 +130,13 @@ impl Distance {
 
 /// An element as a number.
 #[derive(Clone, Copy)]
-struct Value {
+struct Scalar {
     float: f64,
     /// The exact value of an integer dtype: `float` is exact up to 2^53 only.
     integer: Option<i128>,
 }
 
-impl Value {
+impl Scalar {
     fn read(dtype: DType, bytes: &[u8]) -> Self {
         macro_rules! le {
             ($type:ty) => {

@@ -12,8 +12,8 @@ use blob_io::{Checkpoint, Entry, Error};
 use super::{Holes, of_entry};
 use crate::hash::{self, PIECE};
 use crate::history::history_of;
-use crate::verify::contradicted;
 use crate::watch::{Watch, Watched};
+use crate::written::contradicted;
 
 /// The result of the comparison of a frame with the file that the receipt names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

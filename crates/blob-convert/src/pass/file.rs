@@ -5,13 +5,13 @@ use std::sync::Mutex;
 use blob_io::layout::{Copied, Layout};
 use blob_io::{Complete, Error, Output};
 
-use super::Job;
+use super::Pass;
 use crate::copies;
 use crate::hash::Digests;
 use crate::receipt::Receipt;
 use crate::sink::Sink;
 use crate::threads::{io_threads, lock};
-use crate::transform::Tally;
+use crate::transform::Reports;
 use crate::watch::Uncounted;
 
 /// The metadata of an output, and the receipt that is finished with the digests.
@@ -31,10 +31,10 @@ impl Around<'_> {
 /// Writes the tensors of one or several sources into a file, and then the frame around the tensors. The file has no
 /// name yet.
 pub(crate) fn filled(
-    jobs: &[Job<'_>],
+    jobs: &[Pass<'_>],
     layout: &Layout,
     mut output: Output,
-    tally: &Tally,
+    tally: &Reports,
     around: Around<'_>,
 ) -> Result<(Complete, Vec<Digests>), Error> {
     output.set_len(layout.len())?;
@@ -56,10 +56,10 @@ pub(crate) fn filled(
 /// Writes the output from beginning to end, after a first pass over each source that computes the digests and
 /// checksums.
 pub(crate) fn piped(
-    jobs: &[Job<'_>],
+    jobs: &[Pass<'_>],
     layout: &Layout,
     mut output: Output,
-    tally: &Tally,
+    tally: &Reports,
     around: Around<'_>,
 ) -> Result<Vec<Digests>, Error> {
     let (mut digests, mut crcs, mut pieces) = (Vec::new(), Vec::new(), Vec::new());
@@ -75,7 +75,7 @@ pub(crate) fn piped(
     let copies = jobs.iter().flat_map(|job| layout.copies().iter().map(move |copied| (job, copied)));
     pieces.extend(copies.map(|(job, copied)| (copied.to, Piece::Copied(job, *copied))));
     // The first pass has counted the losses.
-    let ignored = Tally::default();
+    let ignored = Reports::default();
     // If two pieces have the same offset, one is a tensor without bytes.
     pieces.sort_by_key(|(at, _)| *at);
     for (_, piece) in pieces {
@@ -104,7 +104,7 @@ pub(crate) fn piped(
 /// A piece of a file that is written from beginning to end.
 enum Piece<'j> {
     Frame(Vec<u8>),
-    Copied(&'j Job<'j>, Copied),
+    Copied(&'j Pass<'j>, Copied),
     /// The tensor's index among the tensors of the job, and in the layout.
-    Tensor(&'j Job<'j>, usize, usize),
+    Tensor(&'j Pass<'j>, usize, usize),
 }

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use blob_io::{Checkpoint, Error, Remedy};
 use serde::Deserialize;
 
-use crate::base::Base;
 use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{lineage_of, parse, receipt_text, steps_of};
 use crate::plan::Plan;
+use crate::template::Template;
 use crate::transform::Names;
-use crate::verify::hash_of;
 use crate::watch::{Uncounted, Watch};
+use crate::written::hash_of;
 
 /// The steps that leave values as they are.
 const VALUES_STAY: [&str; 3] = [Names::NAME, "select", "strip-diff"];
@@ -39,7 +39,7 @@ impl Plan<'_> {
     /// # Errors
     /// Errors of reading; a receipt that gives back wrong names.
     pub(super) fn check_names(&self, watch: &dyn Watch) -> Result<(), Error> {
-        let Base::File(base) = self.base else { return Ok(()) };
+        let Template::File(base) = self.base else { return Ok(()) };
         let watch = &Uncounted(watch);
         let renamed = self.tensors.iter().filter(|tensor| tensor.is_as_read());
         let renamed = renamed.map(|tensor| (self.checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name));

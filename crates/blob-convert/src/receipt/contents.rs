@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::json;
 
+use crate::hash::combined_digest;
 use crate::history::{parse, reduce_list};
 use crate::planned::Planned;
 
@@ -119,13 +120,4 @@ impl<'de> Deserialize<'de> for Places {
             places.0.entry(item.name).or_insert(next);
         })
     }
-}
-
-/// The digest of all tensors: BLAKE3 of the tensors' digests, 32 bytes each, in the order of the tensors' names.
-pub(crate) fn combined_digest<'h>(digests: impl Iterator<Item = &'h Hash>) -> Hash {
-    let mut hasher = blake3::Hasher::new();
-    for digest in digests {
-        hasher.update(digest.as_bytes());
-    }
-    hasher.finalize()
 }

@@ -19,7 +19,7 @@ use crate::change::{Change, Effect, Group, Groups, refuse_losses};
 use crate::chosen::{note_ignored, refuse_unread};
 use crate::goal::Place;
 use crate::layout::sparse_list;
-use crate::pass::{Around, Job, filled, piped};
+use crate::pass::{Around, Pass, filled, piped};
 use crate::planned::{LeftOut, Planned, stream_interleaved};
 use crate::receipt::Receipt;
 use crate::shown::unshown;
@@ -27,9 +27,9 @@ use crate::source;
 use crate::state::{self, State};
 use crate::stored::{FORMAT, Storage, is_numbered, note_ties, numbered, own_metadata, unlisted};
 use crate::symbol::check_eps;
-use crate::transform::{Choice, Followed, Registry, Tally};
-use crate::verify::contradicted;
+use crate::transform::{Choice, Followed, Registry, Reports};
 use crate::watch::{Uncounted, Watch};
+use crate::written::contradicted;
 use blob_io::words::joined;
 
 /// At most this many clashes are told.
@@ -282,10 +282,10 @@ impl Joined<'_> {
     /// # Errors
     /// Errors of reading and writing; [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Vec<Vec<String>>, Error> {
-        let jobs = self.union.parts().map(|(source, tensors)| Job::of_tensors(source.checkpoint, tensors, watch));
-        let jobs: Vec<Job<'_>> = jobs.collect();
+        let jobs = self.union.parts().map(|(source, tensors)| Pass::of_tensors(source.checkpoint, tensors, watch));
+        let jobs: Vec<Pass<'_>> = jobs.collect();
         let around = Around { metadata: &self.metadata, receipt: self.receipt.as_ref() };
-        let tally = Tally::default();
+        let tally = Reports::default();
         let output = match &self.file {
             Some((path, if_exists)) => Output::create(path, *if_exists)?,
             None => Output::stdout(),

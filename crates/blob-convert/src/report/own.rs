@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::batch::Claim;
 use crate::change::Group;
 use crate::diff::{Change, Distance, Row, Tensor};
+use crate::finding::Redone;
 use crate::graph;
 use crate::planned::LeftOut;
 use crate::report::json::{self, DIMS, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::transform::{NetOrigin, Refusal};
-use crate::verify::Redone;
 
 impl Fields for Sparse {
     fn fields() -> Vec<Field<Self>> {

@@ -13,12 +13,12 @@ use blob_io::{Checkpoint, Error, Remedy, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::{Bound, listed};
+use super::binding::{Bound, listed};
 use super::f64_io::{Ones, Places, layers};
 use super::ignored::is_zero;
 use super::norm::Norm;
+use super::reports::Amount;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
-use super::tally::Amount;
 use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
 use crate::change;

@@ -11,8 +11,8 @@ use blob_io::{Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::binding::{Bound, User};
 use super::bn::{BatchNorm, is_unselected, not_selected};
-use super::bound::{Bound, User};
 use super::f64_io::{Places, layers};
 use super::norm::Variance;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};

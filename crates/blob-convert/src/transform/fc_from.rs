@@ -18,7 +18,7 @@ use super::permute::{lacking, names};
 use super::reorder::Reorder;
 use super::role::{INNER_PRODUCT, Role, data_name, role};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
-use super::wires::wired;
+use super::topology::wired;
 use crate::change::listed;
 
 /// Permutes the columns of inner products with channels × height × width inputs to height × width × channels. The

@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Error};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::{Bound, bare, listed};
+use super::binding::{Bound, bare, listed};
 use super::f64_io::{Ones, Places, layers};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wish::Wish;

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 use blob_io::net::{LayerKind, Net, Role};
 use blob_io::{Checkpoint, Entry, Format, Kind};
 
-use super::bound::{Bound, bare};
-use super::topology::Topology;
+use super::binding::{Bound, may_have_norms};
+use super::followed::Topology;
 use super::values::read;
 use crate::change::{Change, Effect, Group, Groups};
 
@@ -80,15 +80,6 @@ pub fn ignored(checkpoint: &Checkpoint, named: Option<&Topology>) -> Vec<Group> 
 /// Whether an array of a .caffemodel is the factor of a BatchNorm: the third blob, after mean and variance.
 fn is_factor(entry: &Entry) -> bool {
     entry.layer_type() == Some("BatchNorm") && entry.kind() == Kind::Data && entry.index() == 2
-}
-
-/// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read. A gamma may
-/// have any name; but the moving statistics of MXNet's BatchNorms are marked as auxiliary.
-pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
-    let is_norm = |kind: &str| kind == "BatchNorm";
-    let is_named =
-        |name: &str| bare(name).ends_with("gamma") || blob_io::Group::split(name).0 == Some(blob_io::Group::Auxiliary);
-    checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || is_named(e.name()))
 }
 
 /// The layers of `net` whose stored values the framework ignores.

@@ -10,12 +10,12 @@ use blob_core::Shape;
 use blob_io::net::{Layer, LayerKind};
 use serde_json::{Value, json};
 
-use super::bound::User;
+use super::binding::User;
 use super::fc_from::FcFrom;
 use super::reorder::permuted;
 use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
-use super::wires::{Wire, sources, wired};
+use super::topology::{Wire, sources, wired};
 use crate::change::listed;
 
 /// Permutes the weights of convolutions and of fully connected layers to another framework's axes.

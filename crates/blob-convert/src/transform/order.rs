@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role as Of};
 
-use super::bound::{Bound, is_spatial};
+use super::binding::{Bound, is_spatial};
 use super::step::Spec;
-use super::wires::{Source, Wire, axes, is_norm};
+use super::topology::{Source, Wire, axes, is_norm};
 
 /// The operators of MXNet's that multiply by a matrix among their inputs, under the names in symbols and the short
 /// ones.

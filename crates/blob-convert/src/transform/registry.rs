@@ -14,6 +14,7 @@ use super::eps::Eps;
 use super::factor::Factors;
 use super::fc_from::FcFrom;
 use super::fold::Fold;
+use super::followed::NetOrigin;
 use super::gamma::FixGamma;
 use super::layout::Layout;
 use super::merge::Merge;
@@ -26,7 +27,6 @@ use super::split::Split;
 use super::squeeze_legacy::SqueezeLegacy;
 use super::step::Transform;
 use super::strip_diff::StripDiff;
-use super::topology::NetOrigin;
 use super::torch::TorchLayout;
 use super::wish::Wish;
 

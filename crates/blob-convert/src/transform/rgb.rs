@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use blob_io::net::{Layer, LayerKind, Net, Role as Of};
 use serde_json::{Value, json};
 
-use super::bound::{Bound, User, listed};
+use super::binding::{Bound, User, listed};
 use super::reorder::Reorder;
 use super::role::{Role, data_name, role};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
-use super::wires::{Source, Wire, sources, wired};
+use super::topology::{Source, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///

@@ -6,7 +6,7 @@
 use blob_io::net::{self, LayerKind};
 use blob_io::{TensorName, work};
 
-use super::bound::{Bound, User, is_spatial};
+use super::binding::{Bound, User, is_spatial};
 use super::step::{Context, Misfit, Spec};
 
 /// The role of a tensor in its layer.

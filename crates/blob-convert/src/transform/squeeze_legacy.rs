@@ -8,7 +8,7 @@ use blob_io::TensorName;
 use blob_io::net::{Layer, Role as Of};
 use serde_json::{Value, json};
 
-use super::bound::User;
+use super::binding::User;
 use super::role::{Role, Roles, is_convolution};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 

@@ -12,10 +12,10 @@ use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Entry};
 use serde_json::Value;
 
+use super::followed::{Followed, FollowedNet, Topology};
 use super::names::Names;
 use super::norm::{Norm, Variance};
 use super::selection::Selection;
-use super::topology::{Followed, FollowedNet, Topology};
 use super::values::Compute;
 
 /// Turns the tensors of a file into other tensors.

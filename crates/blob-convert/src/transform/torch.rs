@@ -13,7 +13,7 @@ use blob_io::{Error, TensorName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::bound::Bound;
+use super::binding::Bound;
 use super::f64_io::Places;
 use super::reorder::permuted;
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};

@@ -10,7 +10,7 @@ use blob_core::DType;
 use blob_io::Error;
 use blob_io::layout::TensorSpec;
 
-use super::tally::{Amount, Found, Tally};
+use super::reports::{Amount, Found, Reports};
 use crate::cast::cast;
 
 /// The values of a tensor, row-major and little-endian, read piece by piece.
@@ -96,7 +96,7 @@ pub struct Inputs<'a> {
     pub specs: Vec<&'a TensorSpec>,
     open: Open<'a>,
     most_bytes: u64,
-    tally: &'a Tally,
+    tally: &'a Reports,
 }
 
 impl<'a> Inputs<'a> {
@@ -106,7 +106,7 @@ impl<'a> Inputs<'a> {
         made: &'a TensorSpec,
         (specs, open): (Vec<&'a TensorSpec>, Open<'a>),
         most_bytes: u64,
-        tally: &'a Tally,
+        tally: &'a Reports,
     ) -> Self {
         Self { file, name, made, specs, open, most_bytes, tally }
     }
@@ -197,7 +197,7 @@ pub fn computed(
     made: &TensorSpec,
     inputs: &[(TensorSpec, Vec<u8>)],
 ) -> Result<(Vec<u8>, Vec<Found>), Error> {
-    let tally = Tally::default();
+    let tally = Reports::default();
     let open = |input: usize| -> Result<Box<dyn Stream + '_>, Error> { Ok(ready(inputs[input].1.clone())) };
     let specs = inputs.iter().map(|(spec, _)| spec).collect();
     let inputs = Inputs::new(("", &made.name), made, (specs, Box::new(open)), u64::MAX, &tally);

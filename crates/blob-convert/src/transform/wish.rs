@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::bound::Bound;
+use super::binding::Bound;
+use super::followed::Topology;
 use super::norm::Variance;
-use super::topology::Topology;
 
 /// The conversion that a step is made for.
 #[derive(Debug)]

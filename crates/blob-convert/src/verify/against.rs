@@ -11,10 +11,11 @@ use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
 
 use super::claims::Relation;
 use super::replay::Redo;
-use super::{Finding, Remark, Unread, claims, graph, replay};
+use super::{Unread, claims, graph, replay};
+use crate::applied::steps;
 use crate::chosen::chosen;
 use crate::compare::{Pieces, found};
-use crate::done::steps;
+use crate::finding::{Finding, Remark};
 use crate::history::receipt_text;
 use crate::pairing::{Event, Side, walk};
 use crate::transform::{Registry, Topology};
@@ -103,7 +104,7 @@ pub fn against_by(
         Err(why) => report(Remark::Finding(Finding::new("", Reason::Receipt, why))),
     }
     let mut left_out = Vec::new();
-    let mut compare = Compare { pieces: Pieces::new(), watch, report, equal: 0, unread: Unread::default() };
+    let mut compare = Comparison { pieces: Pieces::new(), watch, report, equal: 0, unread: Unread::default() };
     walk(ours, theirs, &mut |event| {
         match event {
             Event::Note(note) => compare.note(note),
@@ -115,7 +116,7 @@ pub fn against_by(
         }
         Ok::<(), Error>(())
     })?;
-    let Compare { equal, unread, report, .. } = compare;
+    let Comparison { equal, unread, report, .. } = compare;
     let mut receipt = false;
     if is_source {
         claims::left_out_is_said(ours, left_out.into_iter(), report);
@@ -129,7 +130,7 @@ pub fn against_by(
 }
 
 /// The state of a comparison.
-struct Compare<'a> {
+struct Comparison<'a> {
     pieces: Pieces,
     watch: &'a dyn Watch,
     report: &'a mut dyn FnMut(Remark),
@@ -137,7 +138,7 @@ struct Compare<'a> {
     unread: Unread,
 }
 
-impl Compare<'_> {
+impl Comparison<'_> {
     fn note(&mut self, note: String) {
         (self.report)(Remark::Note(note));
     }

@@ -15,14 +15,15 @@ use blob_io::{Checkpoint, Entry, Format, Reason, SparseKind, TensorName};
 use serde_json::Value;
 
 use super::keys;
-use super::receipt::truncated;
-use super::{Finding, Remark};
+use crate::finding::{Finding, Remark};
 use crate::frame;
+use crate::hash::combined_digest;
 use crate::history::{history_of, receipt_text};
 use crate::model::Around;
-use crate::receipt::{SCHEMA, combined_digest};
+use crate::receipt::SCHEMA;
 use crate::step::Step;
 use crate::transform::{Registry, Selection};
+use crate::written::truncated;
 pub(in crate::verify) use remade::remade;
 use said::{Claims, Part, Source};
 pub(crate) use source::{Relation, against_source};

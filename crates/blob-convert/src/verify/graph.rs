@@ -5,7 +5,7 @@
 use blob_io::{Checkpoint, Error, Format, Reason};
 use serde::Deserialize;
 
-use super::{Finding, Remark};
+use crate::finding::{Finding, Remark};
 use crate::history::receipt_text;
 use crate::model::{self, Around};
 use crate::planned::Planned;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use blob_core::AnyBlob;
 use blob_io::{Checkpoint, Entry, Error};
 
-use super::receipt::{Item, items, truncated};
 use crate::options::refuse;
+use crate::written::{Item, items, truncated};
 
 /// The tensors of a file with a receipt. See [`verified`].
 #[derive(Debug)]

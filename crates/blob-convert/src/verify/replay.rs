@@ -11,19 +11,20 @@ use blob_io::{Checkpoint, Entry, Error, Format, Reason};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::receipt::truncated;
-use super::{By, Compared, Finding, Redone, Remark, Unread, claims, graph};
-use crate::chain::{Chained, ValueChange};
+use super::{By, Compared, Unread, claims, graph};
+use crate::applied::steps;
 use crate::chosen::chosen;
 use crate::compare::{self, Pieces};
-use crate::done::steps;
+use crate::finding::{Finding, Redone, Remark};
 use crate::history::{parse, receipt_text};
 use crate::options::Options;
+use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{Bound, Choice, FixGamma, Followed, NetOrigin, Registry, Tally, Topology, Transform};
+use crate::transform::{Bound, Choice, FixGamma, Followed, NetOrigin, Registry, Reports, Topology, Transform};
 use crate::watch::{Watch, Watched};
+use crate::written::truncated;
 
 /// At most this many characters of a transform's settings are printed.
 const MAX_LISTED: usize = 200;
@@ -155,7 +156,7 @@ pub(crate) fn against_source(
         claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
     }
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
-    let mut compare = Compare::new(file, watch, report);
+    let mut compare = Repetition::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
     let unread = std::mem::take(&mut compare.unread);
     let names: HashSet<&str> = chained.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
@@ -250,7 +251,7 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
 }
 
 /// The state of a comparison of a file with recomputed tensors.
-pub(super) struct Compare<'a> {
+pub(super) struct Repetition<'a> {
     file: &'a Checkpoint,
     pieces: Pieces,
     watch: &'a dyn Watch,
@@ -262,7 +263,7 @@ pub(super) struct Compare<'a> {
     zeroed: u64,
 }
 
-impl<'a> Compare<'a> {
+impl<'a> Repetition<'a> {
     pub(super) fn new(file: &'a Checkpoint, watch: &'a dyn Watch, report: &'a mut dyn FnMut(Remark)) -> Self {
         Self { file, pieces: Pieces::new(), watch, report, equal: 0, unread: Unread::default(), lost: 0, zeroed: 0 }
     }
@@ -314,7 +315,7 @@ impl<'a> Compare<'a> {
                 format!("has shape {} here, and would have {}", entry.shape(), spec.shape),
             )));
         }
-        let tally = Tally::default();
+        let tally = Reports::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
         let mut theirs = planned.open(source, self.watch, &tally)?;
         let found = self.pieces.difference((dtype, &spec.shape), &mut ours, &mut *theirs)?;

@@ -10,16 +10,17 @@ use blob_io::{Checkpoint, Error, Reason};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::receipt::truncated;
-use super::replay::Compare;
-use super::{By, Compared, Finding, Remark, against_by, claims};
+use super::replay::Repetition;
+use super::{By, Compared, against_by, claims};
 use crate::digest::{Algorithm, Subject, digest};
+use crate::finding::{Finding, Remark};
 use crate::history::{parse, receipt_text};
 use crate::options::refuse;
 use crate::receipt::Receipt;
 use crate::regroup::{Clash, Union};
 use crate::transform::{Choice, Followed, NetOrigin, Selection};
 use crate::watch::Watch;
+use crate::written::truncated;
 
 /// A longer prefix is a finding: the names with it would take as much memory as the names times the prefix.
 const LONGEST_PREFIX: usize = 1024;
@@ -185,7 +186,7 @@ fn compared(
         report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
     }
     ours.whole()?;
-    let mut compare = Compare::new(ours, watch, report);
+    let mut compare = Repetition::new(ours, watch, report);
     for (source, left) in &union.unread {
         compare.unread.add(&left.name, union.sources[*source].checkpoint.name(), &left.reason);
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use blob_io::mxnet::{Symbol, Variable};
 use blob_io::{Checkpoint, Entry, Group, Kind, Reason};
 
-use super::{Finding, Remark};
+use crate::finding::{Finding, Remark};
 use blob_io::words::listed;
 
 /// How many inputs a note names.

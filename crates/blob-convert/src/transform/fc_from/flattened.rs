@@ -9,10 +9,10 @@ use blob_io::net::{Layer, LayerKind, Role as Of};
 use super::region::{Region, regions};
 use super::{Extents, FcFrom, has_columns};
 use crate::change::listed;
-use crate::transform::bound::Bound;
+use crate::transform::binding::Bound;
 use crate::transform::order::{self, Found as Ordered, Order, is_computed};
 use crate::transform::step::{Misfit, Spec};
-use crate::transform::wires::{Source, Wire, sources};
+use crate::transform::topology::{Source, Wire, sources};
 
 /// The part of a tensor that has the order of a flattening.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use blob_io::net::{Layer, LayerKind, Net};
 
-use crate::transform::wires::{Source, Wire, is_norm};
+use crate::transform::topology::{Source, Wire, is_norm};
 
 /// The layers that read one flattened value, directly or through plain layers and layers by channel.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use blob_core::DType;
 use blob_io::Error;
 
 use super::side::Run;
-use crate::transform::tally::Amount;
+use crate::transform::reports::Amount;
 use crate::transform::values::{Compute, Inputs, Stream, read, ready};
 
 /// The number of tensors that a fold may use besides weight and bias.

@@ -7,7 +7,7 @@ use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{TensorName, work};
 
 use super::{Fold, Folded, Side};
-use crate::transform::bound::{Bound, bias_beside};
+use crate::transform::binding::{Bound, bias_beside};
 use blob_io::words::{and_more, listed};
 
 /// At most this many readers of a value are named.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{Fold, Folded};
-use crate::transform::bound::bare;
+use crate::transform::binding::bare;
 
 /// The graph, as written by `SaveJSON` of nnvm in apache/mxnet 1.9.1.
 #[derive(Deserialize)]

@@ -9,11 +9,11 @@ use blob_io::net::{Layer, LayerKind, Role as Of};
 
 use super::Layout;
 use crate::change::listed;
-use crate::transform::bound::{Bound, is_spatial};
+use crate::transform::binding::{Bound, is_spatial};
 use crate::transform::order::{self, Found, Order, Ordered};
 use crate::transform::reorder::permuted;
 use crate::transform::step::{Made, Spec};
-use crate::transform::wires::{Source, Wire};
+use crate::transform::topology::{Source, Wire};
 
 /// The axes of Caffe's values, in order.
 const VALUES: [char; 4] = ['n', 'c', 'h', 'w'];

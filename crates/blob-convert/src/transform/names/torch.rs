@@ -8,7 +8,7 @@ use blob_io::net::{Layer, LayerKind, Role};
 use blob_io::{Checkpoint, Entry, Kind, TensorName, work};
 
 use super::{Merged, Names, OfEps};
-use crate::transform::bound::{Bound, bare, bias_beside, listed};
+use crate::transform::binding::{Bound, bare, bias_beside, listed};
 use crate::transform::eps::{self, TORCH};
 use crate::transform::fold::{is_by_channel, scale_after};
 use blob_io::words;

@@ -15,7 +15,7 @@ use super::{shown, wrong};
 use crate::history::{parse, receipt_text};
 use crate::receipt::{MAX_TEXT, places};
 use crate::verify::Remark;
-use crate::verify::receipt::truncated;
+use crate::written::truncated;
 
 /// A receipt is shorter than the limit by less than this where a list had no room: digests are filled in later, and the
 /// frame may say why it is left out.

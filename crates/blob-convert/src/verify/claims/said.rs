@@ -13,7 +13,7 @@ use crate::history::Origin;
 use crate::receipt::TOOL;
 use crate::step::Step;
 use crate::transform::NetOrigin;
-use crate::verify::receipt::Items;
+use crate::written::Items;
 
 /// The fields of a receipt.
 #[derive(Deserialize)]

@@ -15,9 +15,9 @@ use crate::history::{
 };
 use crate::receipt::MAX_TEXT;
 use crate::step::Step;
-use crate::verify::receipt::truncated;
 use crate::verify::{Finding, Remark};
 use crate::watch::Watch;
+use crate::written::truncated;
 
 /// Which file of a receipt another file is.
 pub(crate) enum Relation {

@@ -390,3 +390,11 @@ pub(super) fn bias_beside(weight: &str) -> String {
         _ => format!("{weight}.bias"),
     }
 }
+
+/// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read. A gamma may
+/// have any name; but the moving statistics of MXNet's BatchNorms are marked as auxiliary.
+pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
+    let is_norm = |kind: &str| kind == "BatchNorm";
+    let is_named = |name: &str| bare(name).ends_with("gamma") || Group::split(name).0 == Some(Group::Auxiliary);
+    checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || is_named(e.name()))
+}

@@ -9,17 +9,17 @@ use blob_io::layout::Layout;
 use blob_io::net::{Layer, LayerKind};
 use blob_io::{Checkpoint, Entry, Error, Format};
 
-use crate::caffe::{self, Misfit, check_fits};
-use crate::chain::Chained;
+use crate::caffe::{self, Unfit, check_fits};
 use crate::change::{Change, Effect, listed};
 use crate::frame;
 use crate::history::{lineage_of, receipt_text};
 use crate::options::{Options, refuse};
+use crate::pipeline::Chained;
 use crate::planned::{Planned, stream_interleaved};
 
 /// The file that supplies all bytes of the output that do not change.
 #[derive(Debug)]
-pub(crate) enum Base<'a> {
+pub(crate) enum Template<'a> {
     None,
     /// The source, copied unchanged.
     Same,
@@ -40,7 +40,7 @@ pub(crate) fn also_replaced(base: &Checkpoint, tensors: &[Planned]) -> Option<Ch
     (!names.is_empty()).then(|| Change::unasked(Effect::Dropped(words().into())))
 }
 
-impl<'a> Base<'a> {
+impl<'a> Template<'a> {
     /// Chooses the base where the user names none. Also returns the losses of a file without a base.
     pub(crate) fn of(
         checkpoint: &'a Checkpoint,
@@ -213,11 +213,11 @@ pub(crate) fn in_place(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut
     let scattered = if is_hdf5 { "is in chunks, compact or big-endian there" } else { "is not one run of bytes there" };
     check_fits(checkpoint, base, tensors, |tensor, entry| {
         Ok(match entry.dtype() {
-            _ if *entry.shape() != tensor.spec.shape => Some(Misfit::of_shape(tensor, entry)),
-            Some(there) if there != tensor.spec.dtype => Some(Misfit::of_dtype(tensor, there)),
+            _ if *entry.shape() != tensor.spec.shape => Some(Unfit::of_shape(tensor, entry)),
+            Some(there) if there != tensor.spec.dtype => Some(Unfit::of_dtype(tensor, there)),
             Some(_) if is_one_run(entry) => None,
-            Some(_) => Some(Misfit::new(scattered)),
-            None => Some(Misfit::new("is no array there")),
+            Some(_) => Some(Unfit::new(scattered)),
+            None => Some(Unfit::new("is no array there")),
         })
     })?;
     refilled(base, tensors)

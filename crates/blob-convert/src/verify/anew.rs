@@ -3,10 +3,10 @@
 
 use blob_io::{Checkpoint, Error, Format};
 
-use super::Receipt;
-use crate::chain::Chained;
 use crate::layout::keeps_names;
 use crate::options::Options;
+use crate::pipeline::Chained;
+use crate::receipt::Receipt;
 use crate::regroup::Union;
 use crate::stored::Storage;
 

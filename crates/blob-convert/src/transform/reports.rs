@@ -102,9 +102,9 @@ pub(crate) fn grouped(found: &[Found]) -> Vec<Group> {
 
 /// Collects reports from several threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<BTreeMap<(String, Cow<'static, str>), Amount>>);
+pub(crate) struct Reports(Mutex<BTreeMap<(String, Cow<'static, str>), Amount>>);
 
-impl Tally {
+impl Reports {
     /// Adds a report about a tensor; no lost values are no report.
     pub(crate) fn add(&self, tensor: &str, amount: Amount, what: impl Into<Cow<'static, str>>) {
         if amount.lost() == Some(0) {
