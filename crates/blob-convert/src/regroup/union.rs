@@ -8,6 +8,7 @@ use blob_io::{Checkpoint, Error, Group, Kind};
 use super::name_beside;
 use crate::change::{Change, Effect, listed};
 use crate::chosen::{read_entry, unsupported};
+use crate::pairing::is_unnamed;
 use crate::planned::{LeftOut, Planned, Source};
 use crate::transform::Selection;
 
@@ -102,7 +103,7 @@ impl<'a> Union<'a> {
         let mut names: HashMap<String, &str> = HashMap::new();
         for ((checkpoint, prefix), places) in sources.into_iter().zip(taken) {
             checkpoint.whole()?;
-            let first = union.tensors.len();
+            let (first, mut has_prefix) = (union.tensors.len(), !is_single && is_unnamed(checkpoint));
             let entries = places.into_iter().map(|place| (place, &checkpoint.entries()[place]));
             for (place, entry) in entries.filter(|(_, entry)| entry.kind() != Kind::None) {
                 let own = entry.name();
@@ -115,7 +116,7 @@ impl<'a> Union<'a> {
                 let name = if is_single {
                     own.to_owned()
                 } else if is_prefixed && !own.starts_with('@') && is_shared() {
-                    union.is_prefixed = true;
+                    (union.is_prefixed, has_prefix) = (true, true);
                     prefixed(own, &prefix)
                 } else {
                     name_beside(checkpoint, entry, &prefix)
@@ -134,6 +135,8 @@ impl<'a> Union<'a> {
                 union.tensors.push(tensor);
             }
             let tensors = first..union.tensors.len();
+            // A prefix that no name has says nothing.
+            let prefix = if has_prefix { prefix } else { String::new() };
             union.sources.push(Source { checkpoint, prefix, tensors, told_by: None });
         }
         Ok(union)

@@ -61,7 +61,6 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     of_values(&claims, checkpoint, report);
     of_steps(&claims, report);
     claims.sources.iter().flatten().chain(&claims.source).for_each(|source| of_source(source, report));
-    claims.sources.iter().flatten().for_each(|source| of_prefix(source, report));
     // A frame cannot fit a file with a broken array, which is a finding of its own.
     if claims.source.is_some() && checkpoint.entries().iter().all(|entry| entry.fault().is_none()) {
         of_frame(checkpoint, text, report);
@@ -266,19 +265,6 @@ fn of_source(source: &Source, report: &mut dyn FnMut(Remark)) {
     }
     if source.format.as_str().and_then(|name| name.parse::<Format>().ok()).is_none() {
         report(wrong(&format!("has a source.format that is not known: {}", shown(Some(&source.format)))));
-    }
-}
-
-/// Checks that a prefix is made of the name of its file, as all of them are.
-fn of_prefix(source: &Source, report: &mut dyn FnMut(Remark)) {
-    let (Some(prefix), Some(name)) = (source.prefix.as_str(), source.name.as_str()) else { return };
-    let name = source.member.as_str().unwrap_or(name);
-    let last = name.rsplit(['/', '\\']).next().unwrap_or(name);
-    let stem = last.rsplit_once('.').map_or(last, |(stem, _)| if stem.is_empty() { last } else { stem });
-    let own = prefix.rsplit('/').next().unwrap_or(prefix);
-    if own != stem && own != last && !stem.is_empty() {
-        let (prefix, name) = (truncated(prefix), truncated(name));
-        report(wrong(&format!("has the prefix {prefix:?} of a source {name:?}, of whose name prefixes are made")));
     }
 }
 

@@ -50,6 +50,11 @@ pub(in crate::verify) fn remade(file: &Checkpoint, again: &str, report: &mut dyn
         let names = |parts: &[super::said::Part]| json!(parts.iter().map(|part| &part.name).collect::<Vec<_>>());
         compare.fact("sparse", Some(&names(said)), Some(&names(is)));
     }
+    let sources = said.sources.iter().flatten().zip(is.sources.iter().flatten());
+    for (said, is) in sources.filter(|(said, is)| said.prefix != is.prefix) {
+        let field = format!("the prefix of {}", shown(Some(&said.name)));
+        compare.fact(&field, Some(&said.prefix), Some(&is.prefix));
+    }
     // The counts are those of the values, which are read elsewhere.
     for (field, said, is) in
         [("lost_values", &said.lost_values, &is.lost_values), ("zeroed_values", &said.zeroed_values, &is.zeroed_values)]

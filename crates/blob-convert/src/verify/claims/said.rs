@@ -109,7 +109,8 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) unpacked_blake3: Value,
     #[serde(default)]
-    pub(super) member: Value,
+    #[expect(dead_code, reason = "a file may be taken out of its archive")]
+    member: Value,
     #[serde(default)]
     pub(super) prefix: Value,
     #[serde(default)]
