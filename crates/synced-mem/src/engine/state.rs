@@ -214,6 +214,19 @@ impl State {
         self.facts.lacking(&self.slots_at(location), range) == 0
     }
 
+    /// The queue for work on a device's copy that names no queue.
+    pub(crate) fn home(&self, slot: Slot) -> Result<QueueHandle, Error> {
+        // The plan names devices only that have a home, so that no caller ever sees this error.
+        self.facts.copy(slot).home.clone().ok_or(Error::OutOfMemory { bytes: self.facts.len })
+    }
+
+    /// The memory of a device's copy.
+    pub(crate) fn block(&self, slot: Slot) -> Result<&Arc<dyn Block>, Error> {
+        let memory = slot.device().and_then(|index| self.devices[index].memory.as_ref());
+        // As in `home`.
+        memory.map(|memory| &memory.block).ok_or(Error::OutOfMemory { bytes: self.facts.len })
+    }
+
     /// Each device that this memory has been on, with its copy and the queue that used it last.
     pub(crate) fn homes(&self) -> impl Iterator<Item = (Slot, DeviceId, &QueueHandle)> {
         let copies = self.facts.device_slots().zip(&self.devices);

@@ -71,17 +71,6 @@ impl State {
         self.count(EventKind::Allocate, &whole, slot);
     }
 
-    pub(crate) fn home(&self, slot: Slot) -> Result<QueueHandle, Error> {
-        // The plan names devices only that have a home, so that no caller ever sees this error.
-        self.facts.copy(slot).home.clone().ok_or(Error::OutOfMemory { bytes: self.facts.len })
-    }
-
-    pub(crate) fn block(&self, slot: Slot) -> Result<&Arc<dyn Block>, Error> {
-        let memory = slot.device().and_then(|index| self.devices[index].memory.as_ref());
-        // As in `home`.
-        memory.map(|memory| &memory.block).ok_or(Error::OutOfMemory { bytes: self.facts.len })
-    }
-
     // ---- put aside ----
 
     /// Puts the memory of a copy aside if the copy has no valid byte, and no thread moves bytes there.
