@@ -61,6 +61,10 @@ pub(crate) enum Lie {
     EarlyDone,
     /// A download claims to be done with the host bytes, but writes them later.
     EarlyArrival,
+    /// Host bytes that are read where they lie are copied when the block is made.
+    StaleView,
+    /// A device claims to share the host's memory, and cannot read it.
+    NoView,
     /// A block's last byte is the first of the next.
     OverlappingBlocks,
     /// An allocation returns the block of 16 allocations before, under a new address.
@@ -115,6 +119,7 @@ impl WrongDevice {
     }
 
     fn of(lie: Lie, inner: Arc<Loopback>, id: Option<DeviceId>) -> Arc<Self> {
+        inner.share_host();
         Arc::new(Self {
             lie,
             id: id.unwrap_or(inner.id()),
@@ -154,6 +159,10 @@ unsafe impl Device for WrongDevice {
 
     fn meter(&self) -> &Meter {
         self.inner.meter()
+    }
+
+    fn shares_host(&self) -> bool {
+        matches!(self.lie, Lie::None | Lie::StaleView | Lie::NoView)
     }
 
     fn host_block(&self, len: usize) -> Result<Option<Box<dyn HostBlock>>, Error> {

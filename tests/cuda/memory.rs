@@ -13,7 +13,7 @@ use crate::{expect_no_leaks, gpu, seed};
 fn a_gpu_conforms() {
     for setup in [seed(1), seed(2), Setup { has_pools: false, ..seed(3) }] {
         let session = Session::start(setup);
-        assert_eq!(conformance::run(&*Cuda::open(0).unwrap()), Ok(19), "{setup:?}");
+        assert_eq!(conformance::run(&*Cuda::open(0).unwrap()), Ok(20), "{setup:?}");
         expect_no_leaks(&session);
     }
 }

@@ -103,6 +103,7 @@ const ALONE: &[Check] = &[
     check("exact fills", 5, bytes::fills),
     check("host bytes", 6, bytes::host_bytes),
     check("done with host bytes", 6, bytes::done),
+    check("views of host bytes", 6, bytes::views),
     check("blocks are apart", 7, blocks::apart),
     check("free in order", 7, blocks::free_in_order),
     check("adopt", 7, blocks::adopt),

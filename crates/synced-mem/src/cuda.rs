@@ -33,6 +33,10 @@
 //! [`Cuda::trim`] gives them back, and so does an allocation that finds no room, before it is tried once more. Between
 //! GPUs bytes are copied directly; no GPU is given access to another's memory.
 //!
+//! A GPU that is integrated and accesses pageable memory shares the host's memory ([`Device::shares_host`]): its kernels
+//! read host bytes where they lie, if these start at a multiple of 256, as memory of this crate does from 4 KiB on. This
+//! was tested on a driver for tests, and has not been run on such a machine.
+//!
 //! # Building
 //!
 //! No toolkit is needed, but cudarc's build script asks an installed nvcc for its version, and fails where that is
@@ -245,6 +249,10 @@ unsafe impl Device for Cuda {
 
     fn meter(&self) -> &Meter {
         &self.context.meter
+    }
+
+    fn shares_host(&self) -> bool {
+        self.context.shares_host
     }
 
     fn dlpack(&self) -> Option<(i32, i32)> {

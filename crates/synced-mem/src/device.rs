@@ -47,6 +47,13 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
         None
     }
 
+    /// Whether this device shares the host's memory, so that its work reads host bytes where they lie
+    /// ([`Queue::view`]). A memory then takes no block there for reads, and copies nothing; for writes it does. The
+    /// answer is the same at any time.
+    fn shares_host(&self) -> bool {
+        false
+    }
+
     /// A block of `len` host bytes, `len` not 0, that this device's transfers use in place, such as pinned memory;
     /// `None` where the device has no such kind. [`HostPool::of`](crate::HostPool::of) takes its blocks from here.
     ///
@@ -103,8 +110,9 @@ pub enum Host {
 ///    calling thread.
 /// 5. **Exactness.** `upload`, `upload_from`, `download` and `copy` move exactly the named bytes, `fill` sets exactly
 ///    the named bytes to zero, and nothing else is written.
-/// 6. **Host bytes.** They are touched by `upload` (read) and `download` (written) only, only the named ones, and not
-///    after the call that said [`Host::Done`], nor after a `synchronize` that returned `Ok`.
+/// 6. **Host bytes.** They are touched by `upload` (read) and `download` (written) only, and by work that reads a
+///    [`view`](Self::view): only the named ones, as they are when the work takes effect, and not after the call that
+///    said [`Host::Done`], nor after a `synchronize` that returned `Ok`.
 /// 7. **Allocation.** `alloc` gives a block of at least `len` bytes that no other block overlaps. Dropping it frees it
 ///    not before everything enqueued so far on the queue that allocated it has taken effect.
 /// 8. **Errors.** A call that fails may have enqueued its work or not, but breaks no promise of this list. A queue on
@@ -155,6 +163,19 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// # Errors
     /// [`Error::Device`] when that is no memory of this device.
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error>;
+
+    /// Host bytes as a block of this queue's device that is only read: by kernels, and as the source of
+    /// [`copy`](Self::copy). Dropping it frees nothing. `None` where the device cannot read these bytes where they lie,
+    /// and always of a device that does not [share the host's memory](Device::shares_host). A memory is locked when it
+    /// calls this.
+    ///
+    /// # Safety
+    /// `len` bytes at `host` are readable and unchanged from each call that enqueues work on the block until a
+    /// `synchronize` of that call's queue has returned `Ok`. No work writes to the block.
+    unsafe fn view(&self, host: NonNull<u8>, len: usize) -> Option<Box<dyn Block>> {
+        let _ = (host, len);
+        None
+    }
 
     /// Enqueues a copy of `len` host bytes to `to[at..]`. The host bytes may be read during the call already.
     ///

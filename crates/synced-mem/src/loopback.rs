@@ -103,6 +103,11 @@ impl Loopback {
         self.machine.state().account(self.id).stages = Some(answer);
     }
 
+    /// From now on the device [shares the host's memory](Device::shares_host). Before the first memory is on the device.
+    pub fn share_host(&self) {
+        self.machine.state().account(self.id).shares_host = true;
+    }
+
     /// The next of the [staged](Self::stage_transfers) transfers waits in its call, before anything of it is done,
     /// until the hold is dropped. Another hold is for the transfer after it.
     pub fn hold_transfer(&self) -> Hold {
@@ -161,6 +166,10 @@ unsafe impl Device for Loopback {
         &self.meter
     }
 
+    fn shares_host(&self) -> bool {
+        self.machine.process.is_current() && self.machine.state().account(self.id).shares_host
+    }
+
     fn dlpack(&self) -> Option<(i32, i32)> {
         /// `kDLExtDev`, which is for tests.
         const EXTENSION: i32 = 12;
@@ -216,7 +225,7 @@ impl ExternalBlock {
     /// Lets `work` read and write the bytes as they are now, pending work not done. It must not use the device.
     pub fn with_bytes<R>(&self, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut state = self.machine.state();
-        let piece = Piece { slot: self.slot, range: 0..self.len };
+        let piece = Piece::new(self.slot, 0..self.len);
         work(state.memory.write(&piece).unwrap_or_default())
     }
 }

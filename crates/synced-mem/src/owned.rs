@@ -16,8 +16,8 @@ use std::sync::Arc;
 use crate::access::{Head, Intent, Location};
 use crate::borrow::{check, resolve};
 use crate::coherence::plan::{Bound, Dirty, Request};
+use crate::device::Queue;
 use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::device::{Block, Queue};
 use crate::engine::queue::QueueHandle;
 use crate::engine::serve;
 use crate::engine::state::{Asked, Met, Operation, State};
@@ -196,7 +196,9 @@ impl SyncedMem {
             return Ok(DeviceRef::new(ClaimedRange::empty(queue), None));
         }
         let by = QueueHandle::new(queue);
-        let (block, hold) = self.access(Asked::new(Some(&by), &range, Intent::Read), block_and_hold)?;
+        let (block, hold) = self.access(Asked::new(Some(&by), &range, Intent::Read), |state, met| {
+            (state.block_for(met.slot, &by), met.hold)
+        })?;
         Ok(DeviceRef::new(ClaimedRange { block, range, queue: by.into_queue(), _hold: hold }, None))
     }
 
@@ -245,7 +247,9 @@ impl SyncedMem {
             return Ok(DeviceMut::new(ClaimedRange::empty(queue), None));
         }
         let by = QueueHandle::new(queue);
-        let (block, hold) = self.access_mut(Asked::new(Some(&by), &range, intent), block_and_hold)?;
+        let (block, hold) = self.access_mut(Asked::new(Some(&by), &range, intent), |state, met| {
+            (state.block_for(met.slot, &by), met.hold)
+        })?;
         Ok(DeviceMut::new(ClaimedRange { block, range, queue: by.into_queue(), _hold: hold }, None))
     }
 
@@ -335,11 +339,6 @@ impl SyncedMem {
         // Relaxed: `&mut self` already orders this against every other access.
         self.fast.store(ptr::null_mut(), Ordering::Relaxed);
     }
-}
-
-/// What a token holds of a device's copy.
-fn block_and_hold(state: &State, met: Met) -> (Option<Arc<dyn Block>>, Option<Arc<()>>) {
-    (state.block(met.slot).ok().cloned(), met.hold)
 }
 
 impl fmt::Debug for SyncedMem {

@@ -192,7 +192,7 @@ impl SharedMem {
         }
         let by = QueueHandle::new(queue);
         let asked = Asked::new(Some(&by), &range, intent);
-        let (block, lease) = self.inner.access(asked, |state, met| state.block(met.slot).ok().cloned())?;
+        let (block, lease) = self.inner.access(asked, |state, met| state.block_for(met.slot, &by))?;
         Ok((ClaimedRange { block, range, queue: by.into_queue(), _hold: None }, Some(lease)))
     }
 

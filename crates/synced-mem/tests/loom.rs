@@ -28,12 +28,16 @@ struct Spy {
     id: QueueId,
     uploads: AtomicUsize,
     downloads: AtomicUsize,
+    /// Kernels that read the host's bytes where they lie: launched, and over.
+    launched: AtomicUsize,
+    over: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct SpyDevice {
     id: DeviceId,
     meter: Meter,
+    shares_host: bool,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,10 @@ unsafe impl Device for SpyDevice {
 
     fn queue(&self) -> Result<Arc<dyn Queue>, Error> {
         Err(Error::device(self.id, "queue", "there is one"))
+    }
+
+    fn shares_host(&self) -> bool {
+        self.shares_host
     }
 
     fn meter(&self) -> &Meter {
@@ -88,6 +96,10 @@ unsafe impl Queue for Spy {
         Ok(Box::new(SpyBlock(len)))
     }
 
+    unsafe fn view(&self, _: NonNull<u8>, len: usize) -> Option<Box<dyn Block>> {
+        self.device.shares_host.then(|| Box::new(SpyBlock(len)) as Box<dyn Block>)
+    }
+
     unsafe fn upload(&self, _: &dyn Block, _: usize, _: NonNull<u8>, _: usize) -> Result<Host, Error> {
         self.uploads.fetch_add(1, Ordering::Relaxed);
         Ok(if self.late { Host::Pending } else { Host::Done })
@@ -122,6 +134,7 @@ unsafe impl Queue for Spy {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
+        self.over.store(self.launched.load(Ordering::Relaxed), Ordering::Relaxed);
         let mut pending = self.pending.lock().unwrap();
         for (start, len) in pending.drain(..) {
             let to: *mut u8 = std::ptr::with_exposed_provenance_mut(start);
@@ -134,22 +147,24 @@ unsafe impl Queue for Spy {
 }
 
 fn spy() -> Arc<Spy> {
-    spy_that_is(false)
+    spy_that_is(false, false)
 }
 
 /// One that is waited for with the lock released.
 fn late_spy() -> Arc<Spy> {
-    spy_that_is(true)
+    spy_that_is(true, false)
 }
 
-fn spy_that_is(late: bool) -> Arc<Spy> {
+fn spy_that_is(late: bool, shares_host: bool) -> Arc<Spy> {
     Arc::new(Spy {
         late,
         pending: loom::sync::Mutex::new(Vec::new()),
-        device: SpyDevice { id: DeviceId::new(), meter: Meter::default() },
+        device: SpyDevice { id: DeviceId::new(), meter: Meter::default(), shares_host },
         id: QueueId::new(),
         uploads: AtomicUsize::new(0),
         downloads: AtomicUsize::new(0),
+        launched: AtomicUsize::new(0),
+        over: AtomicUsize::new(0),
     })
 }
 
@@ -181,6 +196,30 @@ fn two_readers_cause_one_transfer_and_both_see_it() {
             assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
         });
     }
+}
+
+/// A kernel that a device runs on the host's bytes is over before a writer has them, and no byte is copied for it.
+#[test]
+fn a_writer_on_the_host_waits_for_a_device_that_reads_there() {
+    loom::model(|| {
+        let spy = spy_that_is(false, true);
+        let memory = SharedMem::from(vec![5; 4]);
+        let other = {
+            let (memory, spy) = (memory.clone(), spy.clone());
+            thread::spawn(move || {
+                let queue: Arc<dyn Queue> = spy.clone();
+                let Ok(_token) = memory.device(&queue, 0..2) else { return };
+                spy.launched.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        if let Ok(mut bytes) = memory.host_mut(1..3) {
+            let [launched, over] = [&spy.launched, &spy.over].map(|counter| counter.load(Ordering::Relaxed));
+            assert_eq!(launched, over, "a kernel may read the bytes that are written");
+            bytes.fill(6);
+        }
+        other.join().unwrap();
+        assert_eq!(spy.uploads.load(Ordering::Relaxed), 0);
+    });
 }
 
 #[test]

@@ -184,6 +184,23 @@ unsafe impl Queue for WrongQueue {
         Ok(Box::new(WrongBlock { inner: Some(Arc::from(inner)), device: self.device.id(), address, len, side, spoil }))
     }
 
+    unsafe fn view(&self, host: NonNull<u8>, len: usize) -> Option<Box<dyn Block>> {
+        let inner = match self.lie {
+            // SAFETY: as the caller says.
+            Lie::None => unsafe { self.lanes[0].view(host, len) }?,
+            Lie::StaleView => {
+                let copied = self.lanes[0].alloc(len).ok()?;
+                // SAFETY: a block of this device, of that length, and host bytes that are readable.
+                unsafe { self.lanes[0].upload(&*copied, 0, host, len) }.ok()?;
+                self.lanes[0].synchronize().ok()?;
+                copied
+            }
+            _ => return None,
+        };
+        let (address, device) = (inner.address(), self.device.id());
+        Some(Box::new(WrongBlock { inner: Some(Arc::from(inner)), device, address, len, side: None, spoil: false }))
+    }
+
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
         let lane = self.lane()?;
         let fits = at + len < to.len();

@@ -1,5 +1,7 @@
 //! The driver's numbers: results, attributes and limits, from `cuda.h` of CUDA 12.0.
 
+use crate::setup::Setup;
+
 /// A `CUresult` other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
@@ -79,7 +81,8 @@ pub(crate) const MAX_SHARED: usize = 48 * 1024;
 
 /// `CUdevice_attribute` by number, as on an H100, unless the configuration decides it. Attributes that are not listed
 /// are 0.
-pub(crate) fn attribute(number: i32, has_pools: bool, capability: u32) -> Option<i32> {
+pub(crate) fn attribute(number: i32, setup: &Setup) -> Option<i32> {
+    let Setup { has_pools, capability, shares_host, .. } = *setup;
     let at = |of: [u32; 3], index: i32| of[index as usize] as i32;
     Some(match number {
         1 => MAX_THREADS as i32,
@@ -91,6 +94,7 @@ pub(crate) fn attribute(number: i32, has_pools: bool, capability: u32) -> Option
         12 | 82 => 65_536,
         13 => 1_980_000,
         16 => 132,
+        18 | 88 => i32::from(shares_host),
         19 | 31 | 41 => 1,
         33 => 1,
         38 => 50 << 20,

@@ -74,9 +74,16 @@ pub(crate) fn bytes<'a>(address: usize, len: usize) -> &'a [u8] {
     match len {
         0 => &[],
         // SAFETY: the C interface has its caller pass a readable range, which stays until the copy is done: a pageable
-        // one until the call returns, a pinned one until it is freed, which reports a copy that is still under way.
+        // one until the call returns, a pinned one until it is freed, which reports a copy that is still under way. A
+        // launch on a GPU that shares the host's memory has its caller keep what the kernel reads until the launch is
+        // over.
         _ => unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(address), len) },
     }
+}
+
+/// Whether an address cannot be device memory.
+pub(crate) fn is_host(address: u64) -> bool {
+    !(FIRST.load(Relaxed) as u64..LAST.load(Relaxed) as u64).contains(&address)
 }
 
 /// Writes bytes to an address of the host.

@@ -17,13 +17,24 @@ pub struct Setup {
     pub has_pools: bool,
     /// The compute capability, ten times the first part and the second: 90 for 9.0.
     pub capability: u32,
+    /// Whether the GPUs are integrated and access pageable memory: then kernels read host memory where it lies.
+    pub shares_host: bool,
     /// The seed of the order in which streams, blocks and warps run.
     pub seed: u64,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { devices: 2, version: 12_000, init: 0, memory: 1 << 30, has_pools: true, capability: 90, seed: 0 }
+        Setup {
+            devices: 2,
+            version: 12_000,
+            init: 0,
+            memory: 1 << 30,
+            has_pools: true,
+            capability: 90,
+            shares_host: false,
+            seed: 0,
+        }
     }
 }
 

@@ -111,6 +111,19 @@ impl Borrows {
         }
     }
 
+    /// The guard of a borrow gets the bytes of this copy.
+    #[cold]
+    pub(crate) fn lie_on(&mut self, id: u64, slot: Slot) {
+        match self.few.iter_mut().rfind(|(held, _)| *held == id) {
+            Some((_, borrow)) => borrow.slot = slot,
+            None => {
+                if let Some(borrow) = self.many.remove(id) {
+                    self.many.insert(id, Borrow { slot, ..borrow });
+                }
+            }
+        }
+    }
+
     /// Ends a borrow. Returns its copy.
     #[inline]
     pub(crate) fn remove(&mut self, id: u64) -> Option<Slot> {

@@ -4,6 +4,7 @@
 //! the facts are changed here; no action is performed here.
 
 mod landing;
+mod users;
 
 use std::mem;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use crate::coherence::broken::Broken;
 use crate::coherence::moving::Moving;
 use crate::coherence::ranges::Ranges;
 use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
-use crate::coherence::uses::{Clock, Uses, Waited, each_once};
+use crate::coherence::uses::{Clock, Uses, Waited};
 
 /// The host's own memory: the only host copy that is ever written.
 pub(crate) const HOST: Slot = Slot(0);
@@ -23,12 +24,6 @@ pub(crate) const HOST: Slot = Slot(0);
 pub(crate) const ADOPTED: Slot = Slot(1);
 /// How many of the slots, the lowest, are the host's.
 pub(crate) const HOSTS: usize = 2;
-
-/// At most this many uses a device copy has, by queue and kind of access, before the queues of the oldest are waited
-/// for. Otherwise a queue for each request would be kept until the next write, and asked at each access.
-const MAX_USERS: usize = 64;
-/// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
-const MAX_RETIRED: usize = 2;
 
 /// `Q` is a handle of a queue.
 #[derive(Debug)]
@@ -60,11 +55,14 @@ pub(crate) struct CopyFacts<Q> {
     pub(crate) is_lent: bool,
     /// Of a device: the last queue that used this copy. Work that names no queue runs here.
     pub(crate) home: Option<Q>,
+    /// Of a device: whether its work reads host copies where they lie.
+    pub(crate) shares_host: bool,
     /// Of a device, by host copy: whether transfers between the two may wait for the device.
     pub(crate) stages: [bool; HOSTS],
     /// The devices from which there is a direct way to this one.
     pub(crate) reaches: Vec<Slot>,
-    /// The transfers and launches that may still read or write the copy. No kernel touches a host copy.
+    /// The transfers and launches that may still read or write the copy. Kernels touch a host copy to read it alone, on
+    /// devices that share the host's memory.
     pub(crate) uses: Uses<Q>,
     /// Of a host copy: the bytes that a queue has yet to deliver, exactly, each byte with the last queue that writes
     /// it. (`uses` may name too many bytes, which costs waits only.)
@@ -100,7 +98,16 @@ impl Slot {
 impl<Q> CopyFacts<Q> {
     fn new(home: Option<Q>) -> Self {
         let (reaches, arriving, stages) = (Vec::new(), Vec::new(), [false; HOSTS]);
-        CopyFacts { has_memory: false, is_lent: false, home, stages, reaches, uses: Uses::new(), arriving }
+        CopyFacts {
+            has_memory: false,
+            is_lent: false,
+            home,
+            shares_host: false,
+            stages,
+            reaches,
+            uses: Uses::new(),
+            arriving,
+        }
     }
 }
 
@@ -195,13 +202,6 @@ impl<Q> Facts<Q> {
         copy.arriving.clear();
         mem::replace(&mut copy.uses, Uses::new())
     }
-
-    /// Finds out which tokens without a guard are gone, where a copy has too many users.
-    pub(crate) fn release_holds(&mut self) {
-        for copy in self.copies[HOSTS..].iter_mut().filter(|copy| copy.uses.len() > MAX_USERS) {
-            copy.uses.release_holds(&self.clock);
-        }
-    }
 }
 
 impl<Q: Clone + PartialEq> Facts<Q> {
@@ -277,35 +277,6 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         theirs.flat_map(|arriving| arriving.ranges.iter())
     }
 
-    /// For each device copy with more than [`MAX_USERS`] users: the oldest users that could go.
-    pub(crate) fn excess_users(&self) -> Vec<Q> {
-        let devices = self.copies[HOSTS..].iter();
-        each_once(devices.flat_map(|copy| copy.uses.oldest_past(MAX_USERS, |queue: &Q| !self.broken.has(queue))))
-    }
-
-    /// The queues that use the oldest retired buffers, where these are too many. The memory may never wait for these
-    /// queues again for another reason, and batch after batch would pile up.
-    pub(crate) fn users_of_retired(&self) -> Vec<Q> {
-        let too_many = self.retired.len().saturating_sub(MAX_RETIRED);
-        each_once(self.retired.iter().take(too_many).flat_map(Uses::queues).collect::<Vec<_>>().iter())
-    }
-
-    /// Whether an operation leaves ranges to merge, buffers to free or users to wait for.
-    pub(crate) fn is_untidy(&self) -> bool {
-        !self.replicas.is_bounded()
-            || self.retired.len() > MAX_RETIRED
-            || (self.copies[HOSTS..].iter().any(|copy| copy.uses.len() > MAX_USERS) && !self.excess_users().is_empty())
-    }
-
-    /// Whether some copy has been used by this queue, or would be, but for reads of host copies.
-    pub(crate) fn needs(&self, queue: &Q) -> bool {
-        let (hosts, devices) = self.copies.split_at(HOSTS);
-        let mut hosts = hosts.iter().map(|copy| &copy.uses).chain(&self.retired);
-        let mut devices = devices.iter();
-        hosts.any(|uses| !uses.only_reads(queue))
-            || devices.any(|copy| copy.uses.has(queue) || copy.home.as_ref() == Some(queue))
-    }
-
     // ---- after an action ----
 
     /// Work of a queue has been ordered after all that conflicts with it, and may be enqueued.
@@ -341,7 +312,7 @@ impl<Q: Clone + PartialEq> Facts<Q> {
 
     /// A borrow is over: no more work is launched under the borrow.
     pub(crate) fn release(&mut self, borrow: u64) {
-        if let Some(slot) = self.borrows.remove(borrow).filter(|slot| !slot.is_host()) {
+        if let Some(slot) = self.borrows.remove(borrow) {
             self.copies[slot.0].uses.release(borrow, &self.clock);
         }
     }
@@ -367,18 +338,6 @@ impl<Q: Clone + PartialEq> Facts<Q> {
                 self.copies[HOST.0].expect_no_more(queue, &shared);
             }
         }
-    }
-
-    /// Reads of host copies by one queue are entered as reads by another.
-    pub(crate) fn hand_over(&mut self, from: &Q, to: &Q) {
-        let (hosts, _) = self.copies.split_at_mut(HOSTS);
-        let hosts = hosts.iter_mut().map(|copy| &mut copy.uses).chain(&mut self.retired);
-        hosts.for_each(|uses| uses.hand_over(from, to, &self.clock));
-    }
-
-    /// Whether a host copy or a retired buffer is used by this queue.
-    pub(crate) fn host_is_used_by(&self, queue: &Q) -> bool {
-        self.copies[..HOSTS].iter().map(|copy| &copy.uses).chain(&self.retired).any(|uses| uses.has(queue))
     }
 }
 

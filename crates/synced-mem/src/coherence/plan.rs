@@ -7,13 +7,15 @@
 //! step.
 
 mod moves;
+pub(crate) mod place;
 mod room;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::ops::Range;
 
 use crate::access::{Access, Intent};
-use crate::coherence::facts::{ADOPTED, Facts, HOST};
+use crate::coherence::facts::{Facts, HOST};
+use crate::coherence::plan::place::{device_slot, host_slot};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Waited;
 use crate::error::Error;
@@ -202,14 +204,14 @@ pub(crate) fn met_at<Q: Clone + PartialEq>(
 ) -> Option<Slot> {
     let slot = match by {
         None => host_slot(facts, range, intent),
-        Some(by) => facts.home_of(by)?,
+        Some(by) => device_slot(facts, facts.home_of(by)?, range, intent),
     };
     let copy = facts.copy(slot);
     let is_met = facts.broken.is_empty()
         && copy.has_memory
         && (intent == Intent::Overwrite || facts.replicas.holds(slot, range))
         && (intent == Intent::Read || facts.outside.is_empty())
-        && copy.uses.is_free(by, range, intent.access());
+        && copy.uses.is_free(by.filter(|_| !slot.is_host()), range, intent.access());
     is_met.then_some(slot)
 }
 
@@ -306,7 +308,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     // ---- accesses ----
 
     fn host(&self, range: &Range<usize>, intent: Intent) -> Plan<Q> {
-        let (slot, access) = (self.host_slot(range, intent), intent.access());
+        let (slot, access) = (host_slot(self.facts, range, intent), intent.access());
         self.alloc(slot)?;
         let mut overwritten = range;
         if intent != Intent::Overwrite {
@@ -316,14 +318,13 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         self.free_of_queues(slot, range, access, overwritten)
     }
 
-    /// Adopted bytes serve readers while they hold the range and our own memory does not.
-    fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
-        host_slot(self.facts, range, intent)
-    }
-
     fn device(&self, by: &Q, range: &Range<usize>, intent: Intent) -> Plan<Q> {
         let access = intent.access();
         let slot = self.copy_of(by)?;
+        if device_slot(self.facts, slot, range, intent).is_host() {
+            // The device may read at any time from now on, so that the host, not the queue, waits for writes.
+            return self.host(range, intent);
+        }
         if intent == Intent::Overwrite && self.is_replaced(slot, range)? {
             return perform(Step::Replace { slot, overwritten: range.clone() });
         }
@@ -335,7 +336,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 
     fn prefetch(&self, range: &Range<usize>) -> Plan<Q> {
-        let slot = self.host_slot(range, Intent::Read);
+        let slot = host_slot(self.facts, range, Intent::Read);
         self.alloc(slot)?;
         self.bring(slot, range)
     }
@@ -358,16 +359,6 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             None => Break(Err(Refusal::Failed)),
         }
     }
-}
-
-/// The copy that serves an access on the host: adopted memory serves readers while it holds the range and our own
-/// memory does not.
-pub(crate) fn host_slot<Q>(facts: &Facts<Q>, range: &Range<usize>, intent: Intent) -> Slot {
-    let holds = |slot| facts.replicas.holds(slot, range);
-    if facts.copy(ADOPTED).has_memory && intent == Intent::Read && holds(ADOPTED) && !holds(HOST) {
-        return ADOPTED;
-    }
-    HOST
 }
 
 fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {

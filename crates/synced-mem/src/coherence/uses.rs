@@ -138,9 +138,13 @@ impl<Q> Uses<Q> {
     /// under them.
     pub(crate) fn release_holds(&mut self, clock: &Clock) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.holds.is_empty()) {
+            let known = entry.holds.len();
             entry.holds.retain_mut(|hold| Arc::get_mut(hold).is_none());
-            // Something may have been launched until now.
-            entry.last = clock.now();
+            if entry.holds.len() < known {
+                // Something may have been launched until now. An entry whose tokens live keeps its moment, so that an
+                // operation which has waited for it need not wait again.
+                entry.last = clock.now();
+            }
         }
     }
 

@@ -206,3 +206,23 @@ pub(super) fn host_bytes(bench: &Bench<'_>) -> Result<(), Flaw> {
     let touched = source.get().iter().any(|byte| *byte != 2);
     ensure(!touched, || "host bytes of an upload were written".to_string())
 }
+
+/// Promise 6 of a device that shares the host's memory: work on a view reads the bytes as they are by then.
+pub(super) fn views(bench: &Bench<'_>) -> Result<(), Flaw> {
+    let queue = bench.queue()?;
+    let host = bench.host(LEN + 256, UNTOUCHED);
+    let view = queue.view(&host, host.aligned(), LEN);
+    let is_there = view.is_some() == bench.first.shares_host();
+    ensure(is_there, || "host bytes are read where they lie, or not, though the device says otherwise".into())?;
+    let Some(view) = view else { return Ok(()) };
+    let region = queue.alloc(LEN)?;
+    for value in 1..=3 {
+        host.set(value);
+        queue.copy((&region, 0), (&view, 0), LEN)?;
+        queue.synchronize()?;
+        host.set(UNTOUCHED);
+        queue.whole(&region)?.expect(value, "copied from host bytes where they lie")?;
+    }
+    queue.free(view);
+    host.expect(UNTOUCHED, "host bytes that were only to be read")
+}

@@ -128,6 +128,11 @@ impl Host {
         })
     }
 
+    /// Where the bytes begin that lie at a multiple of 256.
+    pub(super) fn aligned(&self) -> usize {
+        self.bytes.cast::<u8>().addr().get().wrapping_neg() % 256
+    }
+
     /// The address of the bytes from `at` on.
     fn part(&self, at: usize, len: usize) -> NonNull<u8> {
         assert!(at <= self.bytes.len() && len <= self.bytes.len() - at);
@@ -197,6 +202,15 @@ impl Probe<'_> {
         // one queue for both, so that its order keeps their uses apart.
         let block = unsafe { self.queue.adopt(address, len) }?;
         Ok(self.region(block, len))
+    }
+
+    /// Host bytes as a block to read.
+    pub(super) fn view(&self, host: &Host, at: usize, len: usize) -> Option<Region> {
+        let start = host.part(at, len);
+        // SAFETY: the range is checked; the host bytes are kept until all queues are idle, and the checks write them
+        // before they enqueue work on the block, and after that queue was synchronised.
+        let block = unsafe { self.queue.view(start, len) }?;
+        Some(self.region(block, len))
     }
 
     fn region(&self, block: Box<dyn Block>, len: usize) -> Region {

@@ -30,6 +30,8 @@ pub(super) struct Context {
     /// Bytes of memory.
     pub(super) total: usize,
     pub(super) limits: Limits,
+    /// Whether kernels read host memory where it lies, in the memory that GPU and host have in common.
+    pub(super) shares_host: bool,
     pub(super) meter: Meter,
     pub(super) staging: Mutex<Rings>,
     pub(super) modules: Mutex<Modules>,
@@ -98,6 +100,7 @@ impl Context {
             capability: (0, 0),
             total,
             limits: Limits { blocks: [0; 3], threads: [0; 3], threads_in_all: 0 },
+            shares_host: false,
             meter: Meter::default(),
             staging: Mutex::default(),
             modules: Mutex::default(),
@@ -123,6 +126,9 @@ impl Context {
             ])?,
             threads_in_all: attribute(device, A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
         };
+        // One without the other has memory of its own, or reads pinned host memory alone.
+        context.shares_host = attribute(device, A::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0
+            && attribute(device, A::CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS)? != 0;
         if attribute(device, A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? != 0 {
             context.make_pool()?;
         }

@@ -3,7 +3,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUpointer_attribute};
@@ -42,7 +42,12 @@ enum Owner {
     /// Of a GPU without pools.
     Driver,
     Adopted,
+    /// Host memory, which is only read.
+    Host,
 }
+
+/// The kernels of this crate's users rely on such addresses, which the driver's own blocks have.
+const ALIGN: usize = 256;
 
 impl CudaQueue {
     pub(super) fn new(device: Cuda) -> Result<Self, Error> {
@@ -100,7 +105,9 @@ impl CudaQueue {
     /// The same of a block of this device.
     fn own(&self, op: &'static str, block: &dyn Block, at: usize, len: usize) -> Result<u64, Error> {
         let (block, address) = self.part(op, block, at, len)?;
-        if Arc::ptr_eq(block.stream.context(), self.context()) {
+        if matches!(block.owner, Owner::Host) {
+            Err(self.error(op, "host bytes, which are only read"))
+        } else if Arc::ptr_eq(block.stream.context(), self.context()) {
             Ok(address)
         } else {
             Err(self.error(op, "a block of another GPU"))
@@ -143,7 +150,8 @@ impl CudaQueue {
 // 3: an event at the other's tail, of this backend; any other queue is synchronised.
 // 4: the driver's own; copies through staging chunks that are not synchronised touch no host bytes of the caller.
 // 5: one length for both sides of each copy, within blocks checked here; a chunk that a function fills goes whole.
-// 6: pinned bytes are named by copies on the stream alone; others are touched during the call.
+// 6: pinned bytes are named by copies on the stream alone; others are touched during the call, and those of a view by
+//    kernels and copies, which the stream has done with when it is synchronised.
 // 7: the driver's own, freed in the order of the stream, or after it was synchronised.
 // 8: a context that has failed fails every call; a wait for another GPU's stream asks for that GPU's context when the
 //    waiting stream is synchronised (`Stream::check_foreign`). A call fails before it enqueues, or has enqueued a part
@@ -201,6 +209,12 @@ unsafe impl Queue for CudaQueue {
     fn is_staged(&self, host: NonNull<u8>, len: usize) -> bool {
         // In a forked process no transfer works.
         !(self.context().process.is_current() && pinned::contains(host, len))
+    }
+
+    unsafe fn view(&self, host: NonNull<u8>, len: usize) -> Option<Box<dyn Block>> {
+        let is_read = self.context().shares_host && host.addr().get().is_multiple_of(ALIGN);
+        // The address is the host's own: the GPU has the host's tables of pages.
+        is_read.then(|| self.block(host.as_ptr().expose_provenance() as u64, len, Owner::Host))
     }
 
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
@@ -279,6 +293,16 @@ unsafe impl Queue for CudaQueue {
         if len == 0 {
             return Ok(());
         }
+        if matches!(block.owner, Owner::Host) {
+            return self.run("copy", || {
+                let from = ptr::with_exposed_provenance(from as usize);
+                // SAFETY: the target lies within a block of this GPU, which lives as the caller promises. The source
+                // lies within host bytes that the caller of `view` promises to be readable and unchanged from this call
+                // on until the queue has been synchronised.
+                let code = unsafe { sys::cuMemcpyHtoDAsync_v2(to, from, len, self.stream.raw()) };
+                answer("cuMemcpyHtoDAsync", code)
+            });
+        }
         if Arc::ptr_eq(context, other) {
             return self.run("copy", || {
                 // SAFETY: both ranges lie within blocks of this GPU, which live as the caller promises.
@@ -353,7 +377,7 @@ impl CudaBlock {
         let _here = self.stream.context().enter_to_give_back()?;
         let (address, stream) = (self.address, self.stream.raw());
         match self.owner {
-            Owner::Adopted => Ok(()),
+            Owner::Adopted | Owner::Host => Ok(()),
             Owner::Pool => {
                 // SAFETY: the memory was allocated from a pool, and is freed once, after what the stream has to do.
                 answer("cuMemFreeAsync", unsafe { sys::cuMemFreeAsync(address, stream) })

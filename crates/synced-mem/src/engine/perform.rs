@@ -124,12 +124,10 @@ impl State {
     fn move_home(&mut self, queue: &QueueHandle) -> Slot {
         let device = queue.device().id();
         let Some(slot) = self.slot_of(device) else {
-            self.devices.push(DeviceCopy { device, memory: None });
+            self.devices.push(DeviceCopy { device, memory: None, views: [None, None] });
             let slot = self.facts.add_device(queue.clone(), |by: &QueueHandle, other| by.reaches(other.device()));
-            let stages = |host: &Option<HostBuffer>| {
-                host.as_ref().is_some_and(|buffer| queue.is_staged(buffer.ptr(), buffer.len()))
-            };
-            self.facts.copies[slot.0].stages = self.hosts.each_ref().map(stages);
+            self.facts.copies[slot.0].shares_host = queue.device().shares_host();
+            [HOST, ADOPTED].into_iter().for_each(|host| self.see_host(slot, host));
             return slot;
         };
         if !self.facts.broken.has(queue) {
@@ -185,11 +183,16 @@ impl State {
         self.touch_room(slot);
         if let Some(by) = by {
             match borrow {
-                Some(_) => self.facts.enter(slot, by, range, intent.access(), borrow),
+                Some(id) => {
+                    self.facts.enter(slot, by, range, intent.access(), borrow);
+                    if slot.is_host() {
+                        self.facts.borrows.lie_on(id, slot);
+                    }
+                }
                 None => hold = self.facts.enter_token(slot, by, range, intent.access()),
             }
             if !is_for_another {
-                self.facts.last = Some(slot);
+                self.facts.last = if slot.is_host() { self.facts.home_of(by) } else { Some(slot) };
             }
         }
         if intent != Intent::Overwrite && !has_moved {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::access::{Intent, Location};
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
+use crate::coherence::plan::place::device_slot;
 use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
 use crate::device::token::DeviceRef;
 use crate::device::{Block, Queue};
@@ -51,6 +52,8 @@ pub(crate) struct DeviceCopy {
     pub(crate) device: DeviceId,
     /// None before the first use, and after an eviction.
     pub(crate) memory: Option<DeviceMemory>,
+    /// Of a device that shares the host's memory, by host copy: the copy's bytes as a block to read.
+    pub(crate) views: [Option<Arc<dyn Block>>; 2],
 }
 
 /// A block, with the queue and the owner that have to outlive the block.
@@ -227,6 +230,15 @@ impl State {
         memory.map(|memory| &memory.block).ok_or(Error::OutOfMemory { bytes: self.facts.len })
     }
 
+    /// The block that a token for work of a queue gets of a copy.
+    pub(crate) fn block_for(&self, slot: Slot, by: &QueueHandle) -> Option<Arc<dyn Block>> {
+        if !slot.is_host() {
+            return self.block(slot).ok().cloned();
+        }
+        let index = self.facts.home_of(by)?.device()?;
+        self.devices[index].views[slot.0].clone()
+    }
+
     /// Each device that this memory has been on, with its copy and the queue that used it last.
     pub(crate) fn homes(&self) -> impl Iterator<Item = (Slot, DeviceId, &QueueHandle)> {
         let copies = self.facts.device_slots().zip(&self.devices);
@@ -250,7 +262,11 @@ impl State {
         let all: Vec<_> = facts.holders().collect();
         let never_written = facts.lacking(&all, range);
         let of = |slots: &[Slot]| facts.lacking(slots, range) - never_written;
-        let devices = self.homes().map(|(slot, _, home)| (Arc::clone(home), of(&[slot]))).collect();
+        let devices = self.homes().map(|(slot, _, home)| {
+            let is_read_there = device_slot(facts, slot, range, Intent::Read).is_host();
+            (Arc::clone(home), if is_read_there { of(&[HOST, ADOPTED]) } else { of(&[slot]) })
+        });
+        let devices = devices.collect();
         let last = facts.last.map(|slot| match slot.device() {
             None => Location::Host,
             Some(index) => Location::Device(self.devices[index].device),

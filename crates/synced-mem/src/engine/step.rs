@@ -6,6 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::coherence::facts::{HOST, HOSTS};
+use crate::coherence::plan::place::{device_slot, host_slot};
 use crate::coherence::plan::{self, Next, Progress, Refusal, Request, Step};
 use crate::coherence::replicas::Slot;
 use crate::engine::perform::outside::{self, Outside};
@@ -102,9 +103,10 @@ impl State {
 
     /// After the last step for an access.
     pub(super) fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
-        let slot = match asked.by {
-            None => plan::host_slot(&self.facts, asked.range, asked.intent),
-            Some(by) => self.make_home(by),
+        let Asked { by, range, intent, .. } = *asked;
+        let slot = match by.map(|by| self.make_home(by)) {
+            None => host_slot(&self.facts, range, intent),
+            Some(own) => device_slot(&self.facts, own, range, intent),
         };
         self.hand_out(asked, slot, has_acted)
     }
@@ -214,6 +216,7 @@ impl State {
     fn begin_wait(&mut self, by: Option<QueueHandle>, queues: Vec<QueueHandle>) -> Wait {
         let known = queues.iter().map(|queue| self.facts.broken.has(queue)).collect::<Vec<_>>();
         let queues = queues.into_iter().zip(known).collect();
+        self.facts.release_host_holds();
         Wait { by, began: self.facts.clock.begin(), queues }
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Account {
     failures: Vec<(Operation, u64, Fault)>,
     /// Whether blocks are given out again.
     pub(super) reuses: bool,
+    /// Whether the device reads host bytes where they lie.
+    pub(super) shares_host: bool,
     /// Where transfers of host bytes wait for the device: their answer.
     pub(super) stages: Option<Host>,
     /// The staged transfers that are held, or will be: each is the next that begins.
@@ -97,8 +99,8 @@ pub(super) struct Called {
 impl Account {
     pub(super) fn new(device: DeviceId) -> Self {
         let (calls, failures) = ([0; OPERATIONS], Vec::new());
-        let (reuses, stages, holds) = (false, None, Vec::new());
-        Self { device, limit: LIMIT, in_use: 0, live: 0, calls, failures, reuses, stages, holds }
+        let (reuses, shares_host, stages, holds) = (false, false, None, Vec::new());
+        Self { device, limit: LIMIT, in_use: 0, live: 0, calls, failures, reuses, shares_host, stages, holds }
     }
 
     pub(super) fn fail(&mut self, operation: Operation, nth: u64, fault: Fault) {

@@ -1,8 +1,11 @@
 //! The bytes of a loopback machine's devices: slots by address, never two at the same one in the life of the process.
-//! Relies on the caller to hold the machine's lock. Knows no queue and no order.
+//! Host bytes that a device reads where they lie are pieces too. Relies on the caller to hold the machine's lock. Knows
+//! no queue and no order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::ptr::NonNull;
+use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::DeviceId;
@@ -28,18 +31,52 @@ struct Slot {
     bytes: Vec<u8>,
 }
 
-/// A range of a slot, which is named by an address.
+/// A range of a slot, which is named by an address; or of host bytes, of which the slot is the address on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) slot: u64,
     pub(super) range: Range<usize>,
+    host: Option<HostStart>,
 }
 
+/// The first of host bytes that the device reads where they lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HostStart(NonNull<u8>);
+
+// SAFETY: an address of plain bytes; by the contract of `Piece::of_host` the bytes may be read from any thread.
+unsafe impl Send for HostStart {}
+// SAFETY: through a shared reference the bytes are only read, which the contract of `Piece::of_host` allows any thread.
+unsafe impl Sync for HostStart {}
+
 impl Piece {
+    /// A range of device memory.
+    pub(super) fn new(slot: u64, range: Range<usize>) -> Self {
+        Self { slot, range, host: None }
+    }
+
+    /// Host bytes.
+    ///
+    /// # Safety
+    /// Whenever the bytes of the piece, or of a part, are read, `len` bytes at `start` are readable, and none of those
+    /// that are read changes meanwhile.
+    pub(super) unsafe fn of_host(start: NonNull<u8>, len: usize) -> Self {
+        Self { slot: start.addr().get() as u64, range: 0..len, host: Some(HostStart(start)) }
+    }
+
+    /// Some of the bytes, which lie within the piece.
+    pub(super) fn part(&self, at: Range<usize>) -> Self {
+        let start = self.range.start;
+        Self { range: start + at.start..start + at.end, ..self.clone() }
+    }
+
+    /// Whether these are host bytes.
+    pub(super) fn is_of_host(&self) -> bool {
+        self.host.is_some()
+    }
+
     /// The first bytes.
     pub(super) fn first(&self, len: usize) -> Self {
-        let start = self.range.start;
-        Self { slot: self.slot, range: start..start + len }
+        self.part(0..len)
     }
 
     /// Whether some byte belongs to both.
@@ -79,16 +116,26 @@ impl Memory {
         let at = usize::try_from(address - start).ok()?;
         let end = at.checked_add(len)?;
         let fits = slot.device == device && end <= slot.bytes.len();
-        fits.then_some(Piece { slot: start, range: at..end })
+        fits.then(|| Piece::new(start, at..end))
     }
 
     /// The bytes of a piece; `None`, and a misuse, when freed.
     pub(super) fn read(&mut self, piece: &Piece) -> Option<&[u8]> {
-        self.write(piece).map(|bytes| &*bytes)
+        let Some(HostStart(start)) = piece.host else {
+            return self.write(piece).map(|bytes| &*bytes);
+        };
+        let Range { start: at, end } = piece.range;
+        // SAFETY: the range lies within the bytes of the piece (`part`), which are readable and do not change now
+        // (`of_host`). The slice is used under the machine's lock, before the task that has the piece has ended.
+        Some(unsafe { slice::from_raw_parts(start.add(at).as_ptr(), end - at) })
     }
 
     /// The bytes of a piece, to be changed; `None`, and a misuse, when freed.
     pub(super) fn write(&mut self, piece: &Piece) -> Option<&mut [u8]> {
+        if piece.is_of_host() {
+            self.misuses.push(format!("bytes {:?} of the host, which are only read, were written", piece.range));
+            return None;
+        }
         let slot = self.slots.get_mut(&piece.slot);
         let bytes = slot.and_then(|slot| slot.bytes.get_mut(piece.range.clone()));
         if bytes.is_none() {
@@ -130,6 +177,6 @@ impl Memory {
 
 /// The misuse of touching a freed piece.
 fn freed(piece: &Piece) -> String {
-    let Piece { slot, range } = piece;
+    let Piece { slot, range, .. } = piece;
     format!("bytes {range:?} of the block at {slot:#x} were used after it was freed")
 }

@@ -132,8 +132,7 @@ impl Call<'_> {
         let Some(end) = at.checked_add(len).filter(|end| *end <= block.len()) else {
             return Err(self.misuse(&format!("bytes {at}..{at}+{len} of a block of {} bytes", block.len())));
         };
-        let start = block.piece.range.start;
-        Ok(Piece { slot: block.piece.slot, range: start + at..start + end })
+        Ok(block.piece.part(at..end))
     }
 
     /// Notes a broken promise of the caller, and gives the error that says so.
@@ -212,7 +211,7 @@ impl Call<'_> {
 // 4: `Machine::run_all` runs the lane to the tail; entries run under the lock, or, kernels, between two locks, on the
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
-// 6: host bytes are named by tasks only, and a task is gone after the run, which is asked before a call says `Done`, or
+// 6: host bytes are named by tasks only, of views too, and a task is gone after the run, which is asked before a call says `Done`, or
 //    has been waited for.
 // 7: a slot is a vector of its own; the free is an entry of the lane, or happens when the lane has nothing left to do,
 //    or the slot is given out again by that lane only, whose work on the new block comes later.
@@ -236,7 +235,7 @@ unsafe impl Queue for LoopQueue {
         // A block that is not handed out is freed without the lock.
         drop(state);
         let slot = slot.ok_or(Error::DeviceOutOfMemory { device: self.device.id, bytes: len })?;
-        called.end(self.block(Piece { slot, range: 0..len }, Some(self.id)))
+        called.end(self.block(Piece::new(slot, 0..len), Some(self.id)))
     }
 
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
@@ -245,6 +244,12 @@ unsafe impl Queue for LoopQueue {
             return Err(call.misuse(&format!("no memory of this device: {len} bytes at {address:#x}")));
         };
         call.called.end(self.block(piece, None))
+    }
+
+    unsafe fn view(&self, host: NonNull<u8>, len: usize) -> Option<Box<dyn Block>> {
+        // SAFETY: the caller promises `len` bytes at `host` that are readable and unchanged while work that reads them
+        // is enqueued, and the bytes of the piece are read by such work alone: by its tasks, and when a kernel begins.
+        self.device.shares_host().then(|| self.block(unsafe { Piece::of_host(host, len) }, None))
     }
 
     unsafe fn upload(&self, to: &dyn Block, at: usize, from: NonNull<u8>, len: usize) -> Result<Host, Error> {
@@ -354,7 +359,7 @@ unsafe impl Queue for LoopQueue {
 }
 
 // SAFETY: `piece` is set once; the slot is this block's own until the free has run, or belongs to whom it was adopted
-// from.
+// from, or is host bytes of the caller's.
 unsafe impl Block for LoopBlock {
     fn address(&self) -> u64 {
         self.piece.slot + self.piece.range.start as u64

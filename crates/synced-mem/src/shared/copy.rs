@@ -86,7 +86,7 @@ impl SharedMem {
     fn read_for_copy(&self, queue: &Arc<dyn Queue>, range: &Range<usize>) -> Result<DeviceRef<'static>, Error> {
         let by = QueueHandle::new(queue);
         let asked = Asked { is_for_another: true, ..Asked::new(Some(&by), range, Intent::Read) };
-        let (block, lease) = self.inner.access(asked, |state, met| state.block(met.slot).ok().cloned())?;
+        let (block, lease) = self.inner.access(asked, |state, met| state.block_for(met.slot, &by))?;
         let claimed = ClaimedRange { block, range: range.clone(), queue: by.into_queue(), _hold: None };
         Ok(DeviceRef::new(claimed, Some(lease)))
     }

@@ -13,7 +13,7 @@ impl World {
     pub(crate) fn run(self, program: &[Op]) {
         let cells = self.memory(0).cells();
         let own = if self.tapes.is_empty() { Owned::modelled(cells) } else { Owned::of_origin(self.tapes.tape(cells)) };
-        let mut worker = Worker::new(&self, 0, own, &|_| ());
+        let mut worker = Worker::new(&self, 0, own.sharing(self.sharing), &|_| ());
         for op in program {
             worker.step(op);
             worker.check();

@@ -74,6 +74,8 @@ pub(crate) struct Model {
     met: Vec<usize>,
     borrows: Vec<Borrow>,
     next: u64,
+    /// The devices that share the host's memory, a bit for each.
+    pub(crate) sharing: usize,
 }
 
 impl Model {
@@ -85,6 +87,7 @@ impl Model {
             met: Vec::new(),
             borrows: Vec::new(),
             next: 0,
+            sharing: 0,
         }
     }
 
@@ -186,8 +189,16 @@ impl Model {
         if !range.is_empty() {
             self.meet(device);
         }
+        if self.reads_on_host(device, range) && intent == Intent::Read {
+            return self.host(range, intent);
+        }
         self.access(Replica::Device(device), range, intent);
         Ok(Replica::Device(device))
+    }
+
+    /// A device that shares the host's memory reads there, unless its own copy has every cell.
+    fn reads_on_host(&self, device: usize, range: &Range<usize>) -> bool {
+        self.sharing >> device & 1 == 1 && !self.holds(Replica::Device(device), range)
     }
 
     fn meet(&mut self, device: usize) {
@@ -339,8 +350,8 @@ pub(crate) fn copy(
     }
     match device_of_copy(models, to, from, range) {
         Some(device) => {
-            models[from].bring(Replica::Device(device), range);
-            let held = models[from].borrow(range, false, Replica::Device(device));
+            let replica = models[from].device(device, range, Intent::Read)?;
+            let held = models[from].borrow(range, false, replica);
             let done = models[to].device(device, &target, Intent::Overwrite);
             models[from].release(held);
             done?;
@@ -369,7 +380,9 @@ fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>
     };
     let rank = |device: &usize| {
         let replica = Replica::Device(*device);
-        (lacking(&|cell| source.is_valid(replica, cell)), is_off(*device))
+        let lacks =
+            if source.reads_on_host(*device, range) { host } else { lacking(&|cell| source.is_valid(replica, cell)) };
+        (lacks, is_off(*device))
     };
     let best = source.met.iter().copied().min_by_key(rank)?;
     (rank(&best) < (host, true)).then_some(best)

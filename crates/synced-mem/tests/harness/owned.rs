@@ -36,6 +36,12 @@ impl Owned {
         Self { model, ..Self::of(SyncedMem::of(tape), Shadow::of(&bytes)) }
     }
 
+    /// On devices that share the host's memory, a bit for each.
+    pub(crate) fn sharing(mut self, devices: usize) -> Self {
+        self.model.iter_mut().for_each(|model| model.sharing = devices);
+        self
+    }
+
     pub(crate) fn into_shared(self) -> Subject {
         Subject::shared(SharedMem::from(self.memory), self.shadow)
     }

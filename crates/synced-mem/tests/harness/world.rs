@@ -53,6 +53,8 @@ pub(crate) struct World {
     pub(crate) leaked: AtomicBool,
     /// Whether a run is to be the same each time.
     pub(crate) is_alone: bool,
+    /// The devices that share the host's memory, a bit for each.
+    pub(crate) sharing: usize,
     pub(crate) notes: Notes,
     pub(crate) counts: Counts,
 }
@@ -177,6 +179,7 @@ impl World {
             owners: Arc::default(),
             leaked: AtomicBool::new(false),
             is_alone: true,
+            sharing: 0,
             notes: Notes::default(),
             counts: Counts::default(),
         }
@@ -191,6 +194,18 @@ impl World {
             device.stage_transfers(if is_pending { Host::Pending } else { Host::Done });
         });
         self
+    }
+
+    /// With devices that share the host's memory, a bit for each.
+    pub(crate) fn sharing(self, devices: usize) -> Self {
+        let sharing = self.devices.iter().enumerate().filter(|(index, _)| devices >> index & 1 == 1);
+        sharing.for_each(|(_, device)| device.share_host());
+        for memory in 0..self.memories.len() {
+            if let Some(mut model) = self.memory(memory).model() {
+                model.sharing = devices;
+            }
+        }
+        Self { sharing: devices, ..self }
     }
 
     pub(crate) fn queue(&self, queue: usize) -> Arc<dyn Queue> {

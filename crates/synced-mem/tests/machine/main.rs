@@ -59,6 +59,39 @@ proptest! {
         new(mode, 20, Rules::EXACT).staged(staged).run(&program);
     }
 
+    /// Some of the devices read the host's bytes where they lie.
+    #[test]
+    fn memories_on_devices_that_share_the_hosts_memory_do_exactly_what_the_model_says(
+        mode in modes(),
+        sharing in 1..8usize,
+        staged in 0..64usize,
+        of_origins in any::<bool>(),
+        program in program(Scale::Exact, 1..40),
+    ) {
+        let new = if of_origins { World::of_origins } else { World::new };
+        new(mode, 20, Rules::EXACT).staged(staged).sharing(sharing).run(&program);
+    }
+
+    #[test]
+    fn an_owned_memory_on_devices_that_share_the_hosts_memory_does_exactly_what_the_model_says(
+        mode in modes(),
+        sharing in 1..8usize,
+        of_origins in any::<bool>(),
+        program in owned(Scale::Exact),
+    ) {
+        let new = if of_origins { World::of_origins } else { World::new };
+        new(mode, 20, Rules::EXACT).sharing(sharing).run(&program);
+    }
+
+    #[test]
+    fn scattered_memories_on_devices_that_share_the_hosts_memory_keep_their_bytes(
+        mode in modes(),
+        sharing in 1..8usize,
+        program in program(Scale::Scattered, 1..30),
+    ) {
+        World::new(mode, 96, Rules::SCATTERED).sharing(sharing).run(&program);
+    }
+
     /// Scattered single cells, so that gaps are closed and ranges given up: contents, and the bound itself.
     #[test]
     fn scattered_shared_memories_keep_their_bytes_and_their_bound(

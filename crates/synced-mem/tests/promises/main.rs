@@ -23,6 +23,7 @@ mod poison;
 mod received;
 mod replaced;
 mod scattered;
+mod shares;
 mod slices;
 #[path = "../common/tape.rs"]
 mod tape;

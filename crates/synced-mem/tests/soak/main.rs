@@ -101,9 +101,10 @@ fn world(seed: u64, threads: usize) -> World {
         op::modes(),
         0..3u8,
         0..128usize,
+        0..16usize,
         proptest::collection::vec((op::lens(), any::<bool>()), MEMORIES),
     );
-    let (mode, foreign, faulty, staged, lens) = drawn(&strategy, seed, usize::MAX);
+    let (mode, foreign, faulty, staged, sharing, lens) = drawn(&strategy, seed, usize::MAX);
     let pool = HostPool::new(1 << 16);
     let tapes = Tapes::default();
     let memories = lens.into_iter().map(|(len, is_pooled)| {
@@ -116,7 +117,9 @@ fn world(seed: u64, threads: usize) -> World {
     let failures = faulty > 0;
     let rules = Rules { failures, panics: failures, threads: true, ..Rules::SCATTERED };
     let memories = memories.collect();
-    let mut world = World::over([mode, foreign], memories, pool.clone(), rules).staged(staged);
+    let world = World::over([mode, foreign], memories, pool.clone(), rules).staged(staged);
+    // In half of the rounds some of the devices share the host's memory.
+    let mut world = if sharing < 8 { world.sharing(sharing) } else { world };
     (world.tapes, world.is_alone) = (tapes, threads == 1);
     if staged >= 64 { world.on_a_budget() } else { world }
 }

@@ -57,8 +57,7 @@ entries! {
     }
     Ready fn cuDeviceGetAttribute(driver, out: Out<c_int>, attribute: c_int, device: c_int) {
         driver.device(device)?;
-        let (has_pools, capability) = (driver.setup.has_pools, driver.setup.capability);
-        out.put(abi::attribute(attribute, has_pools, capability).ok_or(Code::INVALID_VALUE)?)
+        out.put(abi::attribute(attribute, &driver.setup).ok_or(Code::INVALID_VALUE)?)
     }
     Ready fn cuDeviceGetUuid(driver, out: Out<[u8; 16]>, device: c_int) { uuid(driver, out, device) }
     Ready fn cuDeviceGetUuid_v2(driver, out: Out<[u8; 16]>, device: c_int) { uuid(driver, out, device) }

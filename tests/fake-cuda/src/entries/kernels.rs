@@ -113,7 +113,8 @@ entries! {
     ) {
         let kernel = driver.modules.kernel(function)?;
         let params = params(&kernel, each, extra)?;
-        let launch = Launch { kernel, grid: [gx, gy, gz], block: [bx, by, bz], shared: shared as usize, params };
+        let (shared, shares_host) = (shared as usize, driver.setup.shares_host);
+        let launch = Launch { kernel, grid: [gx, gy, gz], block: [bx, by, bz], shared, params, shares_host };
         driver.launch(function, launch, stream)
     }
 }

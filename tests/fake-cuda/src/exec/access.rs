@@ -5,6 +5,7 @@ use super::races::{self, Cell, Kind};
 use super::warp::{Now, Warp, each};
 use super::{Stop, Who, counts, float};
 use crate::abi::{Code, WARP};
+use crate::host;
 use crate::memory::Bits;
 use crate::ptx::{AtomicOp, Binary, Op, Operand, Place, Reg, Space, Type};
 
@@ -26,11 +27,16 @@ impl Shared {
 enum Spot {
     /// A block of the device's memory, by index, and an offset there.
     Global(usize, usize),
+    /// An address of the host, which a device that shares the host's memory reads.
+    Host(usize),
     Shared(usize),
     Local(usize),
     Param(usize),
     Const(usize),
 }
+
+/// Addresses below are those of null pointers.
+const PAGE: u64 = 4096;
 
 /// The bytes that one thread accesses at once.
 type Bytes = [u8; 16];
@@ -151,6 +157,9 @@ impl Team<'_, '_> {
         let (name, size) = match space {
             Space::Global | Space::Generic => {
                 let found = self.run.global.find(at, len);
+                if found.is_err() && now.launch.shares_host && host::is_host(at) && at >= PAGE {
+                    return Ok(Spot::Host(at as usize));
+                }
                 let stop =
                     |text| self.run.stop(who, Code::ILLEGAL_ADDRESS, &format!("global access of {len} bytes: {text}"));
                 return found.map(|(block, at)| Spot::Global(block, at)).map_err(stop);
@@ -183,6 +192,10 @@ impl Team<'_, '_> {
                 let global = &mut self.run.global;
                 bytes[..len].copy_from_slice(global.bytes(block, at, len));
                 ("global", at, global.is_written(block, at, len), global.touch(block, at, len, &now, kind))
+            }
+            Spot::Host(at) => {
+                bytes[..len].copy_from_slice(host::bytes(at, len));
+                return bytes;
             }
             Spot::Shared(at) => {
                 bytes[..len].copy_from_slice(&self.shared.bytes[at..at + len]);
@@ -230,6 +243,9 @@ impl Team<'_, '_> {
                 warp.local[at..at + len].copy_from_slice(bytes);
                 return Ok(());
             }
+            Spot::Host(_) => {
+                return Err(self.run.stop(who, Code::ILLEGAL_ADDRESS, "a store to the host's memory"));
+            }
             Spot::Param(_) | Spot::Const(_) => {
                 return Err(self.run.stop(who, Code::ILLEGAL_ADDRESS, "a store to parameters or constants"));
             }
@@ -254,7 +270,7 @@ impl Team<'_, '_> {
     fn note(&mut self, spot: Spot, addresses: &mut Addresses, len: usize, is_load: bool) {
         let counts = &mut self.run.watch.counts;
         match spot {
-            Spot::Global(..) => {
+            Spot::Global(..) | Spot::Host(_) => {
                 let traffic = if is_load { &mut counts.loads } else { &mut counts.stores };
                 counts::note_global(traffic, addresses.get(), len);
             }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use self::world::{ALL, Byte, FAILED, HOME, OTHER, SLOTS, Setting, World};
 use super::*;
 use crate::access::Intent::{Overwrite, Read, Write};
-use crate::coherence::facts::HOSTS;
+use crate::coherence::facts::{ADOPTED, HOSTS};
 
 const BYTES: usize = 2;
 
@@ -256,6 +256,40 @@ fn every_request_of_one_or_two_bytes_where_transfers_wait_for_the_device() {
     println!("{one:?} {both:?}");
     assert_eq!((one.states, one.plans, one.outside), (25_793, 928_548, 71_576));
     assert_eq!((both.states, both.plans, both.outside), (13_009, 559_387, 69_459));
+}
+
+/// Where the devices share the host's memory, reads there are of the host's copies.
+#[test]
+fn every_request_of_one_or_two_bytes_where_devices_share_the_hosts_memory() {
+    let setting = [Setting { shares: true, reach: true, ..Setting::default() }];
+    let counts = [explore(&(0..1), false, &setting), explore(&(0..BYTES), true, &setting)];
+    println!("{counts:?}");
+    assert_eq!(counts.map(|counts| (counts.states, counts.plans)), [(16_384, 589_824), (8256, 355_008)]);
+}
+
+/// A device reads the first byte where it lies, without memory of its own; then comes whatever takes or changes bytes.
+#[test]
+fn every_write_while_a_device_may_read_the_hosts_bytes() {
+    let (columns, mut counts) = (columns(), Counts::default());
+    let (mut on_host, setting) = (0, Setting { shares: true, reach: true, ..Setting::default() });
+    let writes = requests().into_iter().filter(|request| request.disturbs().is_some() && *request.range() == (0..1));
+    let writes: Vec<_> = writes.chain([Request::Adopt]).collect();
+    for (first, second) in columns.iter().flat_map(|first| columns.iter().map(move |second| (first, second))) {
+        let bytes: [_; SLOTS] = std::array::from_fn(|slot| [first[slot], second[slot]]);
+        // A queue that has failed may still read.
+        let by = [HOME[0], OTHER[1], FAILED[0]][counts.plans % 3];
+        let (read, own) = (Request::Device { by, range: 0..1, intent: Read }, Slot(HOSTS + usize::from(by % 10)));
+        for request in &writes {
+            let Some(world) = World::new(bytes, setting) else { break };
+            let had_memory = world.facts.copy(own).has_memory;
+            let world = run(world, &read, &mut Counts::default());
+            assert!(had_memory || !world.facts.copy(own).has_memory, "memory for a read: {bytes:?}");
+            on_host += usize::from(!world.facts.replicas.holds(own, &(0..1)));
+            run(world, request, &mut counts);
+        }
+    }
+    println!("{counts:?}, {on_host} on the host");
+    assert_eq!((counts.plans, on_host), (475_136, 178_669));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::coherence::facts::{ADOPTED, HOST, HOSTS};
+use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::Block;
@@ -45,11 +45,25 @@ impl State {
     pub(crate) fn put_host(&mut self, slot: Slot, buffer: HostBuffer) {
         self.facts.put_memory(slot, buffer.is_lent());
         self.has_room(slot);
-        let (start, len) = (buffer.ptr(), buffer.len());
-        for copy in &mut self.facts.copies[HOSTS..] {
-            copy.stages[slot.0] = copy.home.as_ref().is_some_and(|home| home.is_staged(start, len));
-        }
         self.hosts[slot.0] = Some(buffer);
+        self.facts.device_slots().for_each(|device| self.see_host(device, slot));
+    }
+
+    /// How a device gets at the memory of a host copy.
+    pub(crate) fn see_host(&mut self, device: Slot, host: Slot) {
+        let (Some(buffer), Some(index)) = (&self.hosts[host.0], device.device()) else { return };
+        let known = &mut self.facts.copies[device.0];
+        let Some(home) = &known.home else { return };
+        let (start, len) = (buffer.ptr(), buffer.len());
+        known.stages[host.0] = home.is_staged(start, len);
+        if known.shares_host && !buffer.is_lent() {
+            // SAFETY: the buffer has `len` initialised bytes. Tokens to read alone get the view, and each is entered as
+            // a use of this host copy (`hand_out`), so that no one writes or frees bytes that a token has, or that work
+            // launched under the token may still read, before that queue has been synchronised.
+            let view = unsafe { home.view(start, len) };
+            known.shares_host = view.is_some();
+            self.devices[index].views[host.0] = view.map(Arc::from);
+        }
     }
 
     /// A new block of a device copy's home queue.
@@ -94,6 +108,8 @@ impl State {
     pub(crate) fn retire(&mut self, slot: Slot) {
         let uses = self.facts.take_memory(slot);
         self.release_room(slot);
+        let views = self.devices.iter_mut().filter_map(|copy| copy.views[slot.0].take());
+        views.for_each(|view| self.events.defer(Deferred::DropBlock(view)));
         if let Some(buffer) = self.hosts[slot.0].take() {
             self.set_aside(buffer, uses);
         }

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
+use crate::coherence::facts::ADOPTED;
 use crate::coherence::moving::Moving;
 use crate::coherence::ranges::Ranges;
 
@@ -80,16 +81,19 @@ pub(super) struct Setting {
     pub(super) staged: bool,
     /// Staged transfers to the second device fail.
     pub(super) fails: bool,
+    /// The devices share the host's memory.
+    pub(super) shares: bool,
 }
 
 impl<const BYTES: usize> World<BYTES> {
     /// `None` where no memory is ever like this.
     pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], setting: Setting) -> Option<Self> {
-        let Setting { reach, known, lent, origin, reads_whole, staged, fails } = setting;
+        let Setting { reach, known, lent, origin, reads_whole, staged, fails, shares } = setting;
         let mut facts = Facts::new(BYTES);
         for home in HOME {
             let slot = facts.add_device(home, |_, _| reach);
             facts.copies[slot.0].stages = [staged; 2];
+            facts.copies[slot.0].shares_host = shares;
         }
         let truth = std::array::from_fn(|_| std::array::from_fn(|_| Truth::default()));
         let written = std::array::from_fn(|at| origin >> at & 1 == 1);
@@ -343,8 +347,13 @@ impl<const BYTES: usize> World<BYTES> {
                 self.hand_out(slot, None, range, *intent);
             }
             Request::Device { by, range, intent } => {
-                let slot = self.facts.home_of(by).expect("the copy of a queue that works");
-                self.hand_out(slot, Some(*by), range, *intent);
+                let own = self.facts.home_of(by).expect("the copy of a queue that works");
+                let slot = device_slot(&self.facts, own, range, *intent);
+                // A device that reads host bytes where they lie does so at once, or later.
+                self.hand_out(slot, Some(*by).filter(|_| !slot.is_host()), range, *intent);
+                if slot.is_host() {
+                    self.enqueue(slot, *by, range, Access::Read);
+                }
             }
             Request::Prefetch { range } => {
                 assert!(self.facts.replicas.holds(host_slot(&self.facts, range, Read), range));
