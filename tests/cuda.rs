@@ -30,6 +30,8 @@ mod ops;
 mod page;
 #[path = "cuda/places.rs"]
 mod places;
+#[path = "cuda/programs.rs"]
+mod programs;
 #[path = "cuda/shares.rs"]
 mod shares;
 #[path = "cuda/staged.rs"]

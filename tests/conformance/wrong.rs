@@ -119,7 +119,9 @@ impl WrongDevice {
     }
 
     fn of(lie: Lie, inner: Arc<Loopback>, id: Option<DeviceId>) -> Arc<Self> {
-        inner.share_host();
+        if lie == Lie::None {
+            inner.share_host();
+        }
         Arc::new(Self {
             lie,
             id: id.unwrap_or(inner.id()),

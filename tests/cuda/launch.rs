@@ -70,7 +70,7 @@ fn params(from: &Arg<'_>, to: &Arg<'_>, len: usize) -> Vec<u8> {
 }
 
 fn grid(len: usize) -> Grid {
-    Grid { blocks: [len.div_ceil(64) as u32, 1, 1], threads: [64, 1, 1] }
+    Grid::new([len.div_ceil(64) as u32, 1, 1], [64, 1, 1])
 }
 
 /// `to` becomes one more than `from`, by work on a queue.
@@ -179,7 +179,7 @@ fn a_launch_that_cannot_be_is_refused_before_the_driver_is_asked() {
         let error = unsafe { launch(queue, &kernel, grid, &uses, params) }.unwrap_err();
         error.to_string()
     };
-    let sized = |blocks, threads| try_it(&*queue, Grid { blocks, threads }, &good.1);
+    let sized = |blocks, threads| try_it(&*queue, Grid::new(blocks, threads), &good.1);
     let said = [
         (sized([0, 1, 1], [64, 1, 1]), "0 blocks along x"),
         (sized([1, 65_536, 1], [64, 1, 1]), "65536 blocks along y, and 1 to 65535 are taken"),

@@ -92,7 +92,7 @@ impl Kernels {
         let (inputs, outputs) = spans.split_at(reads);
         for each in launches(work, self.family, inputs, outputs, limits()) {
             let kernel = self.loaded.kernel(each.kernel)?;
-            let grid = Grid { blocks: [each.blocks, 1, 1], threads: [THREADS, 1, 1] };
+            let grid = Grid::new([each.blocks, 1, 1], [THREADS, 1, 1]);
             // SAFETY: `launches` gives no address outside the spans, and writes to outputs only; the kernels touch what
             // their structs name, which the tests interpret access by access.
             unsafe { launch(queue, &kernel, grid, uses, each.params.bytes())? };

@@ -27,6 +27,12 @@
 //! download when they have been written. So [`prefetch_host`](crate::SharedMem::prefetch_host) runs in the background
 //! with pinned memory only, and other accesses to the same memory wait while such a transfer runs.
 //!
+//! # Kernels
+//!
+//! A [`Program`] of PTX that stands in your code is compiled once for each GPU and kept. One that is had at run time, PTX
+//! or a cubin, is loaded by [`Loaded::of`] and unloaded with its last handle. [`launch`] checks the [`Grid`], with its
+//! shared memory, against the GPU's limits before the driver is asked.
+//!
 //! # Memory
 //!
 //! Blocks come from a pool of this crate's own on each GPU, which keeps some of the freed ones ([`Cuda::keep_freed`]);
@@ -61,6 +67,7 @@ mod driver;
 mod failure;
 mod foreign;
 mod here;
+mod image;
 mod launch;
 mod modules;
 mod pinned;
@@ -84,6 +91,7 @@ use crate::stats::Meter;
 
 pub use failure::Failure;
 pub use foreign::{Handles, handles, record_event, wait_for_event};
+pub use image::Image;
 pub use launch::{Grid, Kernel, Loaded, Program, launch};
 pub use probe::Absent;
 

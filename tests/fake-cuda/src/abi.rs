@@ -37,6 +37,7 @@ const NAMES: &[(u32, &str)] = &[
     (717, "CUDA_ERROR_INVALID_ADDRESS_SPACE\0"),
     (718, "CUDA_ERROR_INVALID_PC\0"),
     (719, "CUDA_ERROR_LAUNCH_FAILED\0"),
+    (720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE\0"),
     (801, "CUDA_ERROR_NOT_SUPPORTED\0"),
     (803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH\0"),
     (999, "CUDA_ERROR_UNKNOWN\0"),
@@ -60,6 +61,7 @@ impl Code {
     pub(crate) const LAUNCH_TIMEOUT: Code = Code(702);
     pub(crate) const MISALIGNED: Code = Code(716);
     pub(crate) const LAUNCH_FAILED: Code = Code(719);
+    pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: Code = Code(720);
     pub(crate) const NOT_SUPPORTED: Code = Code(801);
 
     /// Whether a context returns this result to every later call.
@@ -78,6 +80,10 @@ pub(crate) const MAX_THREADS: u32 = 1024;
 pub(crate) const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 pub(crate) const MAX_GRID: [u32; 3] = [0x7fff_ffff, 65_535, 65_535];
 pub(crate) const MAX_SHARED: usize = 48 * 1024;
+/// Bytes of shared memory of a block where the function has been allowed them.
+pub(crate) const MAX_SHARED_ALLOWED: usize = 227 * 1024;
+/// The processors of a GPU. This driver runs one block on each at once.
+pub(crate) const PROCESSORS: u32 = 132;
 
 /// `CUdevice_attribute` by number, as on an H100, unless the configuration decides it. Attributes that are not listed
 /// are 0.
@@ -93,7 +99,8 @@ pub(crate) fn attribute(number: i32, setup: &Setup) -> Option<i32> {
         10 => WARP as i32,
         12 | 82 => 65_536,
         13 => 1_980_000,
-        16 => 132,
+        16 => PROCESSORS as i32,
+        95 => 1,
         18 | 88 => i32::from(shares_host),
         19 | 31 | 41 => 1,
         33 => 1,
@@ -103,7 +110,7 @@ pub(crate) fn attribute(number: i32, setup: &Setup) -> Option<i32> {
         75 => (capability / 10) as i32,
         76 => (capability % 10) as i32,
         81 => 228 * 1024,
-        97 => 227 * 1024,
+        97 => MAX_SHARED_ALLOWED as i32,
         106 => 32,
         115 => i32::from(has_pools),
         // CU_DEVICE_ATTRIBUTE_MAX of the newest header lies below 200.

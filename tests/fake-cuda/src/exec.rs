@@ -30,6 +30,8 @@ pub(crate) struct Launch {
     /// Bytes of shared memory beyond the kernel's own declaration.
     pub(crate) shared: usize,
     pub(crate) params: Vec<u8>,
+    /// Whether all blocks run at once.
+    pub(crate) is_cooperative: bool,
     /// Whether host memory may be read where it lies.
     pub(crate) shares_host: bool,
 }

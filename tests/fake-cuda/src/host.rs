@@ -55,6 +55,11 @@ impl<T: Copy> In<T> {
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
+
+    /// The values from an index on.
+    pub(crate) fn from(self, index: usize) -> Self {
+        In(self.0.wrapping_add(index))
+    }
 }
 
 impl In<c_char> {

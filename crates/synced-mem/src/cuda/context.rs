@@ -54,10 +54,16 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// How large a launch may be.
+#[derive(Default)]
 pub(super) struct Limits {
     pub(super) blocks: [u32; 3],
     pub(super) threads: [u32; 3],
     pub(super) threads_in_all: u32,
+    /// Bytes of shared memory that a block has without being asked for, and at most.
+    pub(super) shared: u32,
+    pub(super) shared_at_most: u32,
+    /// Whether all blocks of a launch can be made to run at once.
+    pub(super) cooperates: bool,
 }
 
 /// `CUmemPoolProps` as far as all versions agree: the bindings' own has other fields in each.
@@ -99,7 +105,7 @@ impl Context {
             name: String::new(),
             capability: (0, 0),
             total,
-            limits: Limits { blocks: [0; 3], threads: [0; 3], threads_in_all: 0 },
+            limits: Limits::default(),
             shares_host: false,
             meter: Meter::default(),
             staging: Mutex::default(),
@@ -125,6 +131,9 @@ impl Context {
                 A::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z,
             ])?,
             threads_in_all: attribute(device, A::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            shared: attribute(device, A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)?,
+            shared_at_most: attribute(device, A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            cooperates: attribute(device, A::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
         };
         // One without the other has memory of its own, or reads pinned host memory alone.
         context.shares_host = attribute(device, A::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0

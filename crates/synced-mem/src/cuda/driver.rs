@@ -3,7 +3,7 @@
 
 use std::ptr::{self, NonNull};
 
-use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute, CUevent};
+use cudarc::driver::sys::{self, CUdevice, CUdevice_attribute, CUevent, CUpointer_attribute};
 
 use super::failure::{Failure, answer};
 
@@ -64,6 +64,23 @@ pub(super) fn memory_here() -> Result<(u64, u64), Failure> {
     // SAFETY: the call writes two numbers.
     answer("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
     Ok((free as u64, total as u64))
+}
+
+/// The kind of memory at an address, a `CUmemorytype`.
+pub(super) fn memory_type(address: u64) -> Result<u32, Failure> {
+    of_address(CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address)
+}
+
+/// The ordinal of the GPU that an address belongs to.
+pub(super) fn ordinal(address: u64) -> Result<u32, Failure> {
+    of_address(CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address)
+}
+
+fn of_address(attribute: CUpointer_attribute, address: u64) -> Result<u32, Failure> {
+    let mut value = 0u32;
+    // SAFETY: the attributes that the callers name are numbers of 32 bits.
+    let code = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), attribute, address) };
+    answer("cuPointerGetAttribute", code).map(|()| value)
 }
 
 /// An event without a time.

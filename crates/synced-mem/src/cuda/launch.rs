@@ -6,10 +6,14 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUfunction_attribute};
+use cudarc::driver::sys::{
+    self, CUfunction, CUfunction_attribute, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+    CUlaunchConfig, CUstream,
+};
 
 use super::context::{Context, Limits};
-use super::failure::answer;
+use super::failure::{Failure, answer};
+use super::image::{Image, Owned};
 use super::modules::{Found, Module, compile, find_or, lock};
 use super::queue::CudaQueue;
 use crate::device::Queue;
@@ -35,11 +39,19 @@ pub struct Program {
 }
 
 /// A program on one GPU.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
-    program: &'static Program,
     context: Arc<Context>,
-    module: Module,
+    code: Code,
+}
+
+/// Where the program's code is from, and who unloads it.
+#[derive(Debug, Clone)]
+enum Code {
+    /// Kept until the GPU is dropped.
+    Static(&'static Program, Module),
+    /// Unloaded with the last handle.
+    Owned(Arc<Owned>),
 }
 
 /// A kernel on one GPU.
@@ -47,15 +59,23 @@ pub struct Loaded {
 pub struct Kernel {
     context: Arc<Context>,
     found: Found,
+    /// The program stays loaded while a kernel of it is there.
+    _program: Option<Arc<Owned>>,
 }
 
 /// How many blocks a launch has along each axis, and how many threads each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Grid {
     /// Blocks along x, y and z.
     pub blocks: [u32; 3],
     /// Threads of a block along x, y and z.
     pub threads: [u32; 3],
+    /// Bytes of shared memory of each block beyond those that the kernel declares: its `extern __shared__` array.
+    pub shared: u32,
+    /// Whether all blocks run at once, so that they may wait for each other. The driver refuses more blocks than the
+    /// GPU runs at once.
+    pub is_cooperative: bool,
 }
 
 impl Program {
@@ -80,43 +100,103 @@ impl Program {
         let _here = context.enter().map_err(|failure| queue.error("load", failure))?;
         let module = find_or(&context.modules, self.ptx, || {
             let text = CString::new(self.ptx).map_err(|error| queue.error("load", error))?;
-            compile(&text).map_err(|refused| {
+            compile(text.as_bytes_with_nul()).map_err(|refused| {
                 context.note(refused.failure);
                 queue.error("load", refused.into_error())
             })
         })?;
-        Ok(Some(Loaded { program: self, context: Arc::clone(context), module }))
+        Ok(Some(Loaded { context: Arc::clone(context), code: Code::Static(self, module) }))
     }
 }
 
 impl Loaded {
+    /// A program whose code is had at run time, loaded on the queue's GPU; `None` for a queue of another backend. It is
+    /// unloaded when the last of its handles and kernels is dropped, which waits for the GPU's work. The name is for
+    /// messages. Do this before any token is taken, as [`Program::load`].
+    ///
+    /// # Errors
+    /// As [`Program::load`]; [`Error::Device`] for a cubin that is cut short, too.
+    pub fn of(queue: &dyn Queue, name: &str, image: Image<'_>) -> Result<Option<Self>, Error> {
+        let Some(queue) = CudaQueue::of(queue) else {
+            return Ok(None);
+        };
+        let code = Code::Owned(Arc::new(Owned::load(queue, name, image)?));
+        Ok(Some(Self { context: Arc::clone(queue.context()), code }))
+    }
+
     /// The kernel of that name.
     ///
     /// # Errors
-    /// [`Error::Device`] where the program has none.
-    pub fn kernel(&self, entry: &'static str) -> Result<Kernel, Error> {
-        let Loaded { program, context, module } = self;
-        // The driver is asked without the lock, because the kernel may be loaded then; asking twice gives the same one.
-        let known = lock(&context.modules).kernel(program.ptx, entry);
-        if let Some(found) = known {
-            return Ok(Kernel { context: Arc::clone(context), found });
+    /// [`Error::Device`] where the program has none, and for a cubin, which does not say how many bytes of parameters a
+    /// kernel has: see [`kernel_of`](Self::kernel_of).
+    pub fn kernel(&self, entry: &str) -> Result<Kernel, Error> {
+        if let Code::Static(program, _) = &self.code
+            // The driver is asked without the lock, because the kernel may be loaded then; asking twice gives the same.
+            && let Some(found) = lock(&self.context.modules).kernel(program.ptx, entry)
+        {
+            return Ok(Kernel { context: Arc::clone(&self.context), found, _program: None });
         }
-        let absent = || Error::device(context.id, "kernel", format!("no kernel `{entry}` in `{}`", program.name));
-        let params = params_of(program.ptx, entry).ok_or_else(absent)?;
-        let name = CString::new(entry).map_err(|_| absent())?;
-        let found = context.run("kernel", || {
+        let text = match &self.code {
+            Code::Static(program, _) => Some(program.ptx),
+            Code::Owned(owned) => owned.ptx.as_deref(),
+        };
+        let Some(text) = text else {
+            return Err(
+                self.refused(format!("`{}` does not say the bytes of the parameters of `{entry}`", self.name()))
+            );
+        };
+        let params = params_of(text, entry).ok_or_else(|| self.absent(entry))?;
+        self.kernel_of(entry, params)
+    }
+
+    /// The kernel of that name, which has so many bytes of parameters: of a cubin, that you know.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the program has no such kernel.
+    pub fn kernel_of(&self, entry: &str, params: usize) -> Result<Kernel, Error> {
+        let name = CString::new(entry).map_err(|_| self.absent(entry))?;
+        let module = match &self.code {
+            Code::Static(_, module) => module.0,
+            Code::Owned(owned) => owned.module.0,
+        };
+        let found = self.context.run("kernel", || {
             let mut function = ptr::null_mut();
-            // SAFETY: the module is loaded as long as the context is retained; the name ends with a zero byte.
-            let found = unsafe { sys::cuModuleGetFunction(&mut function, module.0, name.as_ptr()) };
+            // SAFETY: the module is loaded as long as this handle lives; the name ends with a zero byte.
+            let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
             answer("cuModuleGetFunction", found)?;
-            let (mut threads, most) = (0, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
-            // SAFETY: the call writes a number.
-            let told = unsafe { sys::cuFuncGetAttribute(&mut threads, most, function) };
-            answer("cuFuncGetAttribute", told)?;
-            Ok(Found { function, params, threads: u32::try_from(threads).unwrap_or(0) })
+            let ask = |attribute| {
+                let mut value = 0;
+                // SAFETY: the function was just found; the call writes a number.
+                answer("cuFuncGetAttribute", unsafe { sys::cuFuncGetAttribute(&mut value, attribute, function) })?;
+                Ok(u32::try_from(value).unwrap_or(0))
+            };
+            let threads = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+            let shared = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+            Ok(Found { function, params, threads, shared })
         })?;
-        lock(&context.modules).add_kernel(program.ptx, entry, found);
-        Ok(Kernel { context: Arc::clone(context), found })
+        let _program = match &self.code {
+            Code::Static(program, _) => {
+                lock(&self.context.modules).add_kernel(program.ptx, entry, found);
+                None
+            }
+            Code::Owned(owned) => Some(Arc::clone(owned)),
+        };
+        Ok(Kernel { context: Arc::clone(&self.context), found, _program })
+    }
+
+    fn name(&self) -> &str {
+        match &self.code {
+            Code::Static(program, _) => program.name,
+            Code::Owned(owned) => &owned.name,
+        }
+    }
+
+    fn absent(&self, entry: &str) -> Error {
+        self.refused(format!("no kernel `{entry}` in `{}`", self.name()))
+    }
+
+    fn refused(&self, what: String) -> Error {
+        Error::device(self.context.id, "kernel", what)
     }
 }
 
@@ -151,36 +231,93 @@ pub unsafe fn launch(
     if params.len() != kernel.found.params {
         return refused(format!("{} bytes of parameters, the kernel has {}", params.len(), kernel.found.params));
     }
-    if let Some(what) = grid.beyond(&kernel.context.limits, kernel.found.threads) {
+    if let Some(what) = grid.beyond(&kernel.context.limits, &kernel.found) {
         return refused(what);
     }
-    let (mut len, [x, y, z], [i, j, k]) = (params.len(), grid.blocks, grid.threads);
+    let mut len = params.len();
     let with = |number: usize| ptr::without_provenance_mut::<c_void>(number);
     let mut extra =
         [with(POINTER), params.as_ptr().cast_mut().cast(), with(SIZE), (&raw mut len).cast(), ptr::null_mut()];
     let extra = if params.is_empty() { ptr::null_mut() } else { extra.as_mut_ptr() };
     kernel.context.run("launch", || {
-        let (function, stream) = (kernel.found.function, queue.stream().raw());
+        if grid.shared > 0 && kernel.found.shared + grid.shared > kernel.context.limits.shared {
+            allow_shared(&kernel.found, kernel.context.limits.shared_at_most)?;
+        }
         // SAFETY: function and stream live and are of one context. The parameters are as long as the kernel reads and
         // are copied during the call. The bytes that the kernel touches are the caller's promise.
-        let code = unsafe { sys::cuLaunchKernel(function, x, y, z, i, j, k, 0, stream, ptr::null_mut(), extra) };
-        answer("cuLaunchKernel", code)
+        unsafe { enqueue(kernel.found.function, grid, queue.stream().raw(), extra) }
     })
 }
 
+/// Lets a kernel have more shared memory than it could without being asked for it. The most, so that launches of several
+/// threads do not take it from each other.
+fn allow_shared(found: &Found, most: u32) -> Result<(), Failure> {
+    let (attribute, bytes) =
+        (CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - found.shared);
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    // SAFETY: the function lives as long as the kernel, which the caller has.
+    answer("cuFuncSetAttribute", unsafe { sys::cuFuncSetAttribute(found.function, attribute, bytes) })
+}
+
+/// # Safety
+/// Function and stream live and are of the calling thread's context; `extra` is null, or the parameters of the function
+/// as `cuLaunchKernel` takes them; the caller has the rights to all that the kernel touches.
+unsafe fn enqueue(function: CUfunction, grid: Grid, stream: CUstream, extra: *mut *mut c_void) -> Result<(), Failure> {
+    let ([x, y, z], [i, j, k]) = (grid.blocks, grid.threads);
+    if !grid.is_cooperative {
+        // SAFETY: the caller's promise.
+        let code =
+            unsafe { sys::cuLaunchKernel(function, x, y, z, i, j, k, grid.shared, stream, ptr::null_mut(), extra) };
+        return answer("cuLaunchKernel", code);
+    }
+    let mut attribute = CUlaunchAttribute {
+        id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+        pad: [0; 4],
+        value: CUlaunchAttributeValue { cooperative: 1 },
+    };
+    let config = CUlaunchConfig {
+        gridDimX: x,
+        gridDimY: y,
+        gridDimZ: z,
+        blockDimX: i,
+        blockDimY: j,
+        blockDimZ: k,
+        sharedMemBytes: grid.shared,
+        hStream: stream,
+        attrs: &raw mut attribute,
+        numAttrs: 1,
+    };
+    // SAFETY: the caller's promise; the configuration and its one attribute are read during the call.
+    answer("cuLaunchKernelEx", unsafe { sys::cuLaunchKernelEx(&config, function, ptr::null_mut(), extra) })
+}
+
 impl Grid {
+    /// So many blocks along each axis of so many threads.
+    pub const fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
+        Self { blocks, threads, shared: 0, is_cooperative: false }
+    }
+
     /// The part that the GPU does not take.
-    fn beyond(&self, limits: &Limits, threads: u32) -> Option<String> {
+    fn beyond(&self, limits: &Limits, found: &Found) -> Option<String> {
         let ends = |name: &str, sizes: [u32; 3], most: [u32; 3]| {
             let axes = sizes.iter().zip(most).zip(["x", "y", "z"]);
             let mut beyond = axes.filter(|((size, most), _)| **size == 0 || **size > *most);
             beyond.next().map(|((size, most), axis)| format!("{size} {name} along {axis}, and 1 to {most} are taken"))
         };
-        let most = limits.threads_in_all.min(threads);
+        let most = limits.threads_in_all.min(found.threads);
+        let room = limits.shared_at_most.saturating_sub(found.shared);
         let all: u64 = self.threads.iter().map(|size| u64::from(*size)).product();
         ends("blocks", self.blocks, limits.blocks)
             .or_else(|| ends("threads", self.threads, limits.threads))
             .or_else(|| (all > u64::from(most)).then(|| format!("{all} threads in a block, and {most} are taken")))
+            .or_else(|| {
+                let asked = self.shared;
+                (asked > room).then(|| format!("{asked} bytes of shared memory in a block, and {room} are left"))
+            })
+            .or_else(|| {
+                let is_refused = self.is_cooperative && !limits.cooperates;
+                is_refused.then(|| "the GPU does not run the blocks of a launch at once".to_string())
+            })
     }
 }
 
@@ -240,8 +377,11 @@ mod tests {
 
     #[test]
     fn a_grid_is_held_to_the_limits_of_the_gpu_and_of_the_kernel() {
-        let limits = Limits { blocks: [1 << 31, 65_535, 65_535], threads: [1024, 1024, 64], threads_in_all: 1024 };
-        let beyond = |blocks, threads, most| Grid { blocks, threads }.beyond(&limits, most);
+        let (blocks, threads) = ([1 << 31, 65_535, 65_535], [1024, 1024, 64]);
+        let (shared, shared_at_most) = (48 << 10, 227 << 10);
+        let limits = Limits { blocks, threads, threads_in_all: 1024, shared, shared_at_most, cooperates: false };
+        let of = |threads| Found { function: ptr::null_mut(), params: 0, threads, shared: 1024 };
+        let beyond = |blocks, threads, most| Grid::new(blocks, threads).beyond(&limits, &of(most));
         assert_eq!(beyond([1 << 31, 65_535, 1], [256, 4, 1], 1024), None);
         let said =
             |beyond: Option<String>, what: &str| assert!(beyond.is_some_and(|said| said.starts_with(what)), "{what}");
@@ -250,5 +390,9 @@ mod tests {
         said(beyond([1; 3], [1, 1, 65], 1024), "65 threads along z");
         said(beyond([1; 3], [1024, 2, 1], 1024), "2048 threads in a block, and 1024");
         said(beyond([1; 3], [512, 1, 1], 256), "512 threads in a block, and 256");
+        let with = |shared, is_cooperative| Grid { shared, is_cooperative, ..Grid::new([1; 3], [1; 3]) };
+        assert_eq!(with(226 << 10, false).beyond(&limits, &of(1024)), None);
+        said(with(227 << 10, false).beyond(&limits, &of(1024)), "232448 bytes of shared memory in a block, and 231424");
+        said(with(0, true).beyond(&limits, &of(1024)), "the GPU does not run the blocks");
     }
 }

@@ -3,7 +3,7 @@
 //! length.
 
 use std::error::Error;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use super::failure::{Failure, answer};
 #[derive(Debug, Default)]
 pub(super) struct Modules {
     programs: Vec<(&'static str, Slot)>,
-    kernels: Vec<(&'static str, &'static str, Found)>,
+    kernels: Vec<(&'static str, String, Found)>,
 }
 
 /// A module, once compiled. Locked meanwhile: other threads wait instead of compiling the same.
@@ -37,6 +37,8 @@ pub(super) struct Found {
     pub(super) function: CUfunction,
     pub(super) params: usize,
     pub(super) threads: u32,
+    /// Bytes of shared memory that the kernel itself declares for each block.
+    pub(super) shared: u32,
 }
 
 // SAFETY: a kernel's handle belongs to no thread; the other fields are plain numbers.
@@ -61,9 +63,9 @@ impl Modules {
     }
 
     /// Another thread may have added the same meanwhile.
-    pub(super) fn add_kernel(&mut self, text: &'static str, entry: &'static str, found: Found) {
+    pub(super) fn add_kernel(&mut self, text: &'static str, entry: &str, found: Found) {
         if self.kernel(text, entry).is_none() {
-            self.kernels.push((text, entry, found));
+            self.kernels.push((text, entry.to_string(), found));
         }
     }
 
@@ -94,16 +96,16 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Compiles a text in the calling thread's context.
-pub(super) fn compile(text: &CStr) -> Result<Module, Refused> {
+/// Loads code in the calling thread's context: a text with a zero byte at its end, or a whole cubin.
+pub(super) fn compile(code: &[u8]) -> Result<Module, Refused> {
     let (mut module, mut log) = (ptr::null_mut(), vec![0u8; 4096]);
     let mut options = [CUjit_option::CU_JIT_ERROR_LOG_BUFFER, CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     // The driver takes the length itself in place of a pointer.
     let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
-    // SAFETY: the text ends with a zero byte, and is read during the call; the call writes a handle, at most the given
-    // number of bytes of the log, and into the values, one for each option.
+    // SAFETY: a text ends with a zero byte, a cubin where its headers say, and either is read during the call; the call
+    // writes a handle, at most the given number of bytes of the log, and into the values, one for each option.
     let code = unsafe {
-        let (count, image) = (options.len() as u32, text.as_ptr().cast());
+        let (count, image) = (options.len() as u32, code.as_ptr().cast());
         sys::cuModuleLoadDataEx(&mut module, image, count, options.as_mut_ptr(), values.as_mut_ptr())
     };
     answer("cuModuleLoadDataEx", code).map(|()| Module(module)).map_err(|failure| {
@@ -156,7 +158,7 @@ mod tests {
         assert!(find_or(&modules, text, || COMPILED).is_ok());
         assert!(find_or(&modules, text, || Err(())).is_ok() && find_or(&modules, &text[..3], || Err(())).is_err());
         let mut modules = modules.into_inner().unwrap();
-        modules.add_kernel(text, "k", Found { function: ptr::null_mut(), params: 0, threads: 1 });
+        modules.add_kernel(text, "k", Found { function: ptr::null_mut(), params: 0, threads: 1, shared: 0 });
         assert!(modules.kernel(text, "k").is_some() && modules.kernel(&text[..3], "k").is_none());
         assert_eq!(modules.take().count(), 1, "the one that was compiled");
     }

@@ -6,10 +6,11 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUpointer_attribute};
+use cudarc::driver::sys;
 
 use super::Cuda;
 use super::context::Context;
+use super::driver::{memory_type, ordinal};
 use super::failure::{Failure, answer};
 use super::stopped::Stopped;
 use super::stream::Stream;
@@ -131,14 +132,6 @@ impl CudaQueue {
         }
     }
 
-    /// An attribute of an address, of those that are numbers.
-    fn ask(&self, attribute: CUpointer_attribute, address: u64) -> Result<u32, Failure> {
-        let mut value = 0u32;
-        // SAFETY: the attributes that are asked for are numbers of 32 bits.
-        let code = unsafe { sys::cuPointerGetAttribute((&raw mut value).cast(), attribute, address) };
-        answer("cuPointerGetAttribute", code).map(|()| value)
-    }
-
     fn block(&self, address: u64, len: usize, owner: Owner) -> Box<dyn Block> {
         Box::new(CudaBlock { stream: Arc::clone(&self.stream), address, len, owner })
     }
@@ -194,11 +187,9 @@ unsafe impl Queue for CudaQueue {
 
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error> {
         const DEVICE: u32 = 2;
-        const ADDRESS: CUpointer_attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
-        const ORDINAL: CUpointer_attribute = CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
         let context = self.context();
         for end in [address, address.saturating_add(len as u64).saturating_sub(1).max(address)] {
-            let (kind, ordinal) = self.run("adopt", || Ok((self.ask(ADDRESS, end)?, self.ask(ORDINAL, end)?)))?;
+            let (kind, ordinal) = self.run("adopt", || Ok((memory_type(end)?, ordinal(end)?)))?;
             if kind != DEVICE || ordinal as usize != context.ordinal {
                 return Err(self.error("adopt", format!("{address:#x} is no memory of this GPU")));
             }

@@ -158,7 +158,7 @@ fn a_budget_of_the_device_counts_no_bytes_of_the_host() {
     let (there, here) = (Budget::new(Location::Device(device.id()), 8), Budget::new(Location::Host, 128));
     let memories: Vec<_> = (0..3).map(|_| SharedMem::of(Tape::new(64))).collect();
     for memory in &memories {
-        [&there, &here].map(|budget| budget.add(memory));
+        [&there, &here].into_iter().for_each(|budget| budget.add(memory));
         drop(memory.device(&queue, ..).unwrap());
     }
     assert_eq!((there.stats().in_use, here.stats().in_use, here.stats().evicted.count), (0, 128, 1));

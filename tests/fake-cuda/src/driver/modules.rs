@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::work::Fault;
 use super::{Driver, Work};
-use crate::abi::{Code, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_THREADS};
+use crate::abi::{Code, MAX_BLOCK, MAX_GRID, MAX_SHARED, MAX_SHARED_ALLOWED, MAX_THREADS, PROCESSORS};
 use crate::exec::{self, Launch};
 use crate::ptx::{Kernel, Module};
 use crate::setup::Counts;
@@ -15,6 +15,8 @@ use crate::setup::Counts;
 pub(crate) struct Modules {
     modules: BTreeMap<usize, Loaded>,
     functions: BTreeMap<usize, Arc<Kernel>>,
+    /// The functions that were allowed more shared memory, with how much.
+    allowed: BTreeMap<usize, usize>,
     next: usize,
     /// The counts of each kernel, by name.
     pub(crate) counts: BTreeMap<String, Counts>,
@@ -29,6 +31,8 @@ struct Loaded {
 
 const FIRST_MODULE: usize = 0x40D0_0000;
 const STEP: usize = 0x10;
+/// `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`.
+const MAX_DYNAMIC_SHARED: i32 = 8;
 /// The highest PTX version that the driver of CUDA 12.0 supports.
 const NEWEST_PTX: (u32, u32) = (8, 0);
 
@@ -45,6 +49,18 @@ impl Modules {
     /// The kernel of a function's handle.
     pub(crate) fn kernel(&self, function: usize) -> Result<Arc<Kernel>, Code> {
         self.functions.get(&function).cloned().ok_or(Code::INVALID_HANDLE)
+    }
+
+    /// Sets an attribute of a function: how much dynamic shared memory the function may have.
+    pub(crate) fn allow(&mut self, function: usize, attribute: i32, bytes: i32) -> Result<(), Code> {
+        let (kernel, bytes) = (self.kernel(function)?, usize::try_from(bytes).map_err(|_| Code::INVALID_VALUE)?);
+        if attribute == MAX_DYNAMIC_SHARED {
+            if kernel.shared + bytes > MAX_SHARED_ALLOWED {
+                return Err(Code::INVALID_VALUE);
+            }
+            self.allowed.insert(function, bytes);
+        }
+        Ok(())
     }
 }
 
@@ -74,7 +90,13 @@ impl Driver {
             return Err(self.refuse(Code::INVALID_HANDLE, "a module that was not loaded, or was unloaded"));
         };
         for function in loaded.functions {
-            self.modules.functions.remove(&function);
+            self.modules.allowed.remove(&function);
+            if let Some(kernel) = self.modules.functions.remove(&function)
+                && self.streams.runs(&kernel)
+            {
+                let text = format!("the module of {} is unloaded before a launch of it has run", kernel.name);
+                self.reports.push(text);
+            }
         }
         Ok(())
     }
@@ -106,8 +128,13 @@ impl Driver {
                 format!("{name}: a grid of {:?} blocks of {:?} threads is over the limits", launch.grid, launch.block);
             return Err(self.refuse(Code::INVALID_VALUE, text));
         }
-        if launch.kernel.shared + launch.shared > MAX_SHARED {
+        let allowed = self.modules.allowed.get(&function).copied().unwrap_or_default();
+        if launch.kernel.shared + launch.shared > MAX_SHARED.max(launch.kernel.shared + allowed) {
             return Err(self.refuse(Code::INVALID_VALUE, format!("{name}: more shared memory than a block has")));
+        }
+        let blocks = launch.grid.iter().map(|size| u64::from(*size)).product::<u64>();
+        if launch.is_cooperative && blocks > u64::from(PROCESSORS) {
+            return Err(Code::COOPERATIVE_LAUNCH_TOO_LARGE);
         }
         let (given, wanted) = (launch.params.len(), launch.kernel.params);
         if given != wanted {

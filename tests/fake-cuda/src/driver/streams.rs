@@ -4,9 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Driver, Work};
 use crate::abi::Code;
+use crate::ptx::Kernel;
 
 /// The streams and events by handle, and the pending work.
 pub(crate) struct Streams {
@@ -94,6 +96,12 @@ impl Streams {
     /// Whether pending copies or fills use device memory in this range.
     pub(crate) fn uses_block(&self, range: &Range<u64>) -> bool {
         self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| work.uses_block(range)))
+    }
+
+    /// Whether a launch of a kernel is pending.
+    pub(crate) fn runs(&self, kernel: &Arc<Kernel>) -> bool {
+        let is_launch = |work: &Work| matches!(work, Work::Launch(launch) if Arc::ptr_eq(&launch.kernel, kernel));
+        self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| is_launch(work)))
     }
 
     /// Drops the pending work of a device whose context has failed.

@@ -38,8 +38,13 @@ fn params(kernel: &Kernel, each: In<usize>, extra: In<usize>) -> Result<Vec<u8>,
     Ok(host::bytes(start, len).to_vec())
 }
 
+/// The length of a cubin's header. Here the PTX follows in place of machine code, which this driver cannot run.
+const ELF_HEADER: usize = 64;
+
 fn load(driver: &mut Driver, out: Out<usize>, image: In<c_char>, log: Option<Log>) -> Result<(), Code> {
-    let text = image.text().map_err(|_| Code::INVALID_IMAGE)?;
+    let is_cubin = image.text().is_ok_and(|text| text.starts_with("\x7fELF"));
+    let text = image.from(if is_cubin { ELF_HEADER } else { 0 });
+    let text = text.text().map_err(|_| Code::INVALID_IMAGE)?;
     let module = driver.load(text).map_err(|(code, words)| {
         log.iter().for_each(|log| log.write(&words));
         code
@@ -90,6 +95,30 @@ fn attribute(kernel: &Kernel, number: c_int) -> Result<c_int, Code> {
     })
 }
 
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Config {
+    grid: [c_uint; 3],
+    block: [c_uint; 3],
+    shared: c_uint,
+    stream: usize,
+    attributes: In<Attribute>,
+    count: c_uint,
+}
+
+/// `CUlaunchAttribute`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Attribute {
+    id: c_int,
+    _padding: c_int,
+    value: [c_int; 16],
+}
+
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
+const COOPERATIVE: c_int = 2;
+
 entries! {
     Context fn cuModuleLoadData(driver, out: Out<usize>, image: In<c_char>) { load(driver, out, image, None) }
     Context fn cuModuleLoadDataEx(driver, out: Out<usize>, image: In<c_char>, count: c_uint, options: In<c_int>, values: In<usize>) {
@@ -103,8 +132,8 @@ entries! {
     Context fn cuFuncGetAttribute(driver, out: Out<c_int>, number: c_int, function: usize) {
         out.put(attribute(&*driver.modules.kernel(function)?, number)?)
     }
-    Context fn cuFuncSetAttribute(driver, function: usize, _number: c_int, _value: c_int) {
-        driver.modules.kernel(function).map(drop)
+    Context fn cuFuncSetAttribute(driver, function: usize, number: c_int, value: c_int) {
+        driver.modules.allow(function, number, value)
     }
     Context fn cuLaunchKernel(
         driver, function: usize,
@@ -114,7 +143,20 @@ entries! {
         let kernel = driver.modules.kernel(function)?;
         let params = params(&kernel, each, extra)?;
         let (shared, shares_host) = (shared as usize, driver.setup.shares_host);
-        let launch = Launch { kernel, grid: [gx, gy, gz], block: [bx, by, bz], shared, params, shares_host };
+        let (grid, block, is_cooperative) = ([gx, gy, gz], [bx, by, bz], false);
+        let launch = Launch { kernel, grid, block, shared, params, is_cooperative, shares_host };
         driver.launch(function, launch, stream)
+    }
+    Context fn cuLaunchKernelEx(driver, config: In<Config>, function: usize, each: In<usize>, extra: In<usize>) {
+        let config = config.get(0)?;
+        let kernel = driver.modules.kernel(function)?;
+        let params = params(&kernel, each, extra)?;
+        let attributes = (0..config.count as usize).map(|index| config.attributes.get(index));
+        let attributes = attributes.collect::<Result<Vec<_>, Code>>()?;
+        if attributes.iter().any(|attribute| attribute.id != COOPERATIVE) { return Err(Code::INVALID_VALUE); }
+        let is_cooperative = attributes.iter().any(|attribute| attribute.value[0] != 0);
+        let Config { grid, block, shared, stream, .. } = config;
+        let (shared, shares_host) = (shared as usize, driver.setup.shares_host);
+        driver.launch(function, Launch { kernel, grid, block, shared, params, is_cooperative, shares_host }, stream)
     }
 }
