@@ -214,6 +214,30 @@ fn bytes_go_from_gpu_to_gpu_and_to_other_backends() {
     }
 }
 
+/// The first copy each way asks for access, where there is a way; the copies go on without.
+#[test]
+fn gpus_have_access_to_each_other_where_the_driver_has_a_way() {
+    let without = Setup { has_peers: false, ..seed(1) };
+    for (setup, fails, calls) in [(seed(1), 0, 2), (without, 0, 0), (seed(2), 999, 2), (seed(3), 704, 2)] {
+        let (session, gpu, queue) = gpu(setup);
+        let far = Cuda::open(1).unwrap().queue().unwrap();
+        let memory = SharedMem::from(vec![1; 64]);
+        if fails > 0 {
+            session.fail("cuCtxEnablePeerAccess", 1, fails);
+        }
+        for round in 1..5 {
+            drop(memory.device_mut(&queue, ..).unwrap());
+            drop(memory.device_mut(&far, ..).unwrap());
+            assert_eq!(session.calls("cuMemcpyPeerAsync"), 2 * round - 1);
+        }
+        assert_eq!((session.calls("cuCtxEnablePeerAccess"), session.calls("cuDeviceCanAccessPeer")), (calls, 2));
+        assert_eq!((memory.host(..).unwrap()[..].to_vec(), memory.stats().downloads.count), (vec![1; 64], 1));
+        assert!(!gpu.is_lost());
+        drop((memory, queue, far, gpu));
+        expect_no_leaks(&session);
+    }
+}
+
 #[test]
 fn memory_of_another_owner_is_adopted_where_it_is_the_gpus() {
     let (session, gpu, queue) = gpu(seed(1));

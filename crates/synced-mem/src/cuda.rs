@@ -29,19 +29,21 @@
 //!
 //! # Kernels
 //!
-//! A [`Program`] of PTX that stands in your code is compiled once for each GPU and kept. One that is had at run time, PTX
-//! or a cubin, is loaded by [`Loaded::of`] and unloaded with its last handle. [`launch`] checks the [`Grid`], with its
-//! shared memory, against the GPU's limits before the driver is asked.
+//! A [`Program`] of PTX that stands in your code is compiled once for each GPU and kept. One that is had at run time,
+//! PTX or a cubin, is loaded by [`Loaded::of`] and unloaded with its last handle. [`launch`] checks the [`Grid`], with
+//! its shared memory, against the GPU's limits before the driver is asked.
 //!
 //! # Memory
 //!
 //! Blocks come from a pool of this crate's own on each GPU, which keeps some of the freed ones ([`Cuda::keep_freed`]);
 //! [`Cuda::trim`] gives them back, and so does an allocation that finds no room, before it is tried once more. Between
-//! GPUs bytes are copied directly; no GPU is given access to another's memory.
+//! GPUs bytes are copied directly. The contexts are given access to each other where the driver has a way, and the
+//! pools' blocks are not; no copy relies on it. This was tested on a driver for tests, and has not been run on two
+//! GPUs.
 //!
-//! A GPU that is integrated and accesses pageable memory shares the host's memory ([`Device::shares_host`]): its kernels
-//! read host bytes where they lie, if these start at a multiple of 256, as memory of this crate does from 4 KiB on. This
-//! was tested on a driver for tests, and has not been run on such a machine.
+//! A GPU that is integrated and accesses pageable memory shares the host's memory ([`Device::shares_host`]): its
+//! kernels read host bytes where they lie, if these start at a multiple of 256, as memory of this crate does from 4 KiB
+//! on. This was tested on a driver for tests, and has not been run on such a machine.
 //!
 //! # Building
 //!
@@ -70,6 +72,7 @@ mod here;
 mod image;
 mod launch;
 mod modules;
+mod peers;
 mod pinned;
 mod probe;
 mod queue;

@@ -103,7 +103,8 @@ impl Loopback {
         self.machine.state().account(self.id).stages = Some(answer);
     }
 
-    /// From now on the device [shares the host's memory](Device::shares_host). Before the first memory is on the device.
+    /// From now on the device [shares the host's memory](Device::shares_host). Before the first memory is on the
+    /// device.
     pub fn share_host(&self) {
         self.machine.state().account(self.id).shares_host = true;
     }

@@ -9,6 +9,8 @@
 mod budget;
 #[path = "loom/origin.rs"]
 mod origin;
+#[path = "loom/shares.rs"]
+mod shares;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -196,30 +198,6 @@ fn two_readers_cause_one_transfer_and_both_see_it() {
             assert_eq!(spy.downloads.load(Ordering::Relaxed), 1);
         });
     }
-}
-
-/// A kernel that a device runs on the host's bytes is over before a writer has them, and no byte is copied for it.
-#[test]
-fn a_writer_on_the_host_waits_for_a_device_that_reads_there() {
-    loom::model(|| {
-        let spy = spy_that_is(false, true);
-        let memory = SharedMem::from(vec![5; 4]);
-        let other = {
-            let (memory, spy) = (memory.clone(), spy.clone());
-            thread::spawn(move || {
-                let queue: Arc<dyn Queue> = spy.clone();
-                let Ok(_token) = memory.device(&queue, 0..2) else { return };
-                spy.launched.fetch_add(1, Ordering::Relaxed);
-            })
-        };
-        if let Ok(mut bytes) = memory.host_mut(1..3) {
-            let [launched, over] = [&spy.launched, &spy.over].map(|counter| counter.load(Ordering::Relaxed));
-            assert_eq!(launched, over, "a kernel may read the bytes that are written");
-            bytes.fill(6);
-        }
-        other.join().unwrap();
-        assert_eq!(spy.uploads.load(Ordering::Relaxed), 0);
-    });
 }
 
 #[test]

@@ -21,6 +21,7 @@ const NAMES: &[(u32, &str)] = &[
     (201, "CUDA_ERROR_INVALID_CONTEXT\0"),
     (209, "CUDA_ERROR_NO_BINARY_FOR_GPU\0"),
     (214, "CUDA_ERROR_ECC_UNCORRECTABLE\0"),
+    (217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED\0"),
     (218, "CUDA_ERROR_INVALID_PTX\0"),
     (222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION\0"),
     (304, "CUDA_ERROR_OPERATING_SYSTEM\0"),
@@ -30,6 +31,7 @@ const NAMES: &[(u32, &str)] = &[
     (700, "CUDA_ERROR_ILLEGAL_ADDRESS\0"),
     (701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES\0"),
     (702, "CUDA_ERROR_LAUNCH_TIMEOUT\0"),
+    (704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED\0"),
     (709, "CUDA_ERROR_CONTEXT_IS_DESTROYED\0"),
     (714, "CUDA_ERROR_HARDWARE_STACK_ERROR\0"),
     (715, "CUDA_ERROR_ILLEGAL_INSTRUCTION\0"),
@@ -52,6 +54,7 @@ impl Code {
     pub(crate) const INVALID_CONTEXT: Code = Code(201);
     pub(crate) const INVALID_IMAGE: Code = Code(200);
     pub(crate) const NO_BINARY: Code = Code(209);
+    pub(crate) const PEER_ACCESS_UNSUPPORTED: Code = Code(217);
     pub(crate) const INVALID_PTX: Code = Code(218);
     pub(crate) const UNSUPPORTED_PTX_VERSION: Code = Code(222);
     pub(crate) const INVALID_HANDLE: Code = Code(400);
@@ -59,6 +62,7 @@ impl Code {
     pub(crate) const NOT_READY: Code = Code(600);
     pub(crate) const ILLEGAL_ADDRESS: Code = Code(700);
     pub(crate) const LAUNCH_TIMEOUT: Code = Code(702);
+    pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = Code(704);
     pub(crate) const MISALIGNED: Code = Code(716);
     pub(crate) const LAUNCH_FAILED: Code = Code(719);
     pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: Code = Code(720);

@@ -17,6 +17,8 @@ pub struct Setup {
     pub has_pools: bool,
     /// The compute capability, ten times the first part and the second: 90 for 9.0.
     pub capability: u32,
+    /// Whether the GPUs have a way to each other's memory.
+    pub has_peers: bool,
     /// Whether the GPUs are integrated and access pageable memory: then kernels read host memory where it lies.
     pub shares_host: bool,
     /// The seed of the order in which streams, blocks and warps run.
@@ -32,6 +34,7 @@ impl Default for Setup {
             memory: 1 << 30,
             has_pools: true,
             capability: 90,
+            has_peers: true,
             shares_host: false,
             seed: 0,
         }

@@ -13,6 +13,7 @@ use super::driver::{attribute, capability, device, memory_here, name, total_memo
 use super::failure::{Failure, answer};
 use super::here::Here;
 use super::modules::Modules;
+use super::peers::{self, Peers};
 use super::ring::Rings;
 use crate::error::Error;
 use crate::fork::Process;
@@ -35,6 +36,7 @@ pub(super) struct Context {
     pub(super) meter: Meter,
     pub(super) staging: Mutex<Rings>,
     pub(super) modules: Mutex<Modules>,
+    peers: Peers,
     device: CUdevice,
     raw: CUcontext,
     /// Null where the GPU has none.
@@ -110,6 +112,7 @@ impl Context {
             meter: Meter::default(),
             staging: Mutex::default(),
             modules: Mutex::default(),
+            peers: Peers::default(),
             device,
             raw,
             pool: ptr::null_mut(),
@@ -247,6 +250,16 @@ impl Context {
         }
     }
 
+    /// Makes ready for copies from another GPU, the first time. The calling thread is in this context.
+    pub(super) fn meet(&self, other: &Self) {
+        if self.peers.meet(other.ordinal)
+            && let Err(failure) = peers::enable(self.device, other.device, other.raw)
+        {
+            // The copy goes another way, and says so where the context has failed.
+            self.note(failure);
+        }
+    }
+
     pub(super) fn raw(&self) -> CUcontext {
         self.raw
     }
@@ -298,9 +311,14 @@ impl Drop for Context {
         for ring in self.staging.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take_all() {
             self.given_back(ring.give_back());
         }
-        let modules = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        let modules: Vec<_> = self.modules.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).take().collect();
+        if !modules.is_empty() {
+            // Streams that are gone may have launches of their kernels left to run.
+            self.given_back(wait_for_all());
+        }
         for module in modules {
-            // SAFETY: a holder of a function of the module holds the context, so there is none any more.
+            // SAFETY: a holder of a function of the module holds the context, so there is none any more, and no kernel
+            // of the module runs: the GPU was waited for, or has failed.
             self.given_back(answer("cuModuleUnload", unsafe { sys::cuModuleUnload(module) }));
         }
         if let Some(pool) = self.pool() {

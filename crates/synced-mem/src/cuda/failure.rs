@@ -44,6 +44,11 @@ impl Failure {
         self.result == CUresult::CUDA_ERROR_NOT_READY
     }
 
+    /// Whether one context has access to the other already.
+    pub(super) fn is_enabled_already(&self) -> bool {
+        self.result == CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+    }
+
     /// Whether a context that has answered so never works again.
     pub(super) fn is_sticky(&self) -> bool {
         // CUDA driver API, `CUresult`: "leaves the process in an inconsistent state", and codes that end a context.

@@ -1,5 +1,5 @@
-//! Programs whose code is had at run time: loaded on one GPU, and unloaded with the last handle. Relies on `modules` for
-//! the driver's compiler. A cubin says its own length to the driver, so that one that is cut short is refused here.
+//! Programs whose code is had at run time: loaded on one GPU, and unloaded with the last handle. Relies on `modules`
+//! for the driver's compiler. A cubin says its own length to the driver, so that one that is cut short is refused here.
 
 use std::sync::Arc;
 

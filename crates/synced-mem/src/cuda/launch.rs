@@ -249,8 +249,8 @@ pub unsafe fn launch(
     })
 }
 
-/// Lets a kernel have more shared memory than it could without being asked for it. The most, so that launches of several
-/// threads do not take it from each other.
+/// Lets a kernel have more shared memory than it could without being asked for it. The most, so that launches of
+/// several threads do not take it from each other.
 fn allow_shared(found: &Found, most: u32) -> Result<(), Failure> {
     let (attribute, bytes) =
         (CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most - found.shared);

@@ -20,9 +20,11 @@ const NAMES: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so
 
 /// Every function of the driver that this crate calls.
 const FUNCTIONS: &[&str] = &[
+    "cuCtxEnablePeerAccess",
     "cuCtxGetCurrent",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
+    "cuDeviceCanAccessPeer",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",

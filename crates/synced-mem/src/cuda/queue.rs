@@ -303,6 +303,7 @@ unsafe impl Queue for CudaQueue {
         }
         let (own, foreign, stream) = (context.raw(), other.raw(), self.stream.raw());
         let copied = other.works().and_then(|()| context.enter()).and_then(|_here| {
+            context.meet(other);
             // SAFETY: each range was checked to lie within a block of the GPU whose context is passed beside its
             // address; the blocks live as the caller promises.
             let code = unsafe { sys::cuMemcpyPeerAsync(to, own, from, foreign, len, stream) };

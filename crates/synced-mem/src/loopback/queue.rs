@@ -211,8 +211,8 @@ impl Call<'_> {
 // 4: `Machine::run_all` runs the lane to the tail; entries run under the lock, or, kernels, between two locks, on the
 //    calling thread or on one that has released the lock since.
 // 5: a task moves `Piece`s and host bytes of equal length, made here from one `len`, within blocks checked here.
-// 6: host bytes are named by tasks only, of views too, and a task is gone after the run, which is asked before a call says `Done`, or
-//    has been waited for.
+// 6: host bytes are named by tasks only, of views too, and a task is gone after the run, which is asked before a call
+//    says `Done`, or has been waited for.
 // 7: a slot is a vector of its own; the free is an entry of the lane, or happens when the lane has nothing left to do,
 //    or the slot is given out again by that lane only, whose work on the new block comes later.
 // 8: an error returns before anything is enqueued, or after everything is; a wait asks first whether the other has

@@ -4,6 +4,7 @@
 
 mod budgets;
 mod checks;
+mod kinds;
 pub(crate) mod model;
 pub(crate) mod observed;
 pub(crate) mod op;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use synced_mem::loopback::{Loopback, Mode, launch};
-use synced_mem::{Budget, Device, DeviceMut, DeviceRef, Error, Host, HostPool, Location, Queue, SharedMem, SyncedMem};
+use synced_mem::{Budget, Device, DeviceMut, DeviceRef, Error, HostPool, Location, Queue, SharedMem, SyncedMem};
 
 use super::model::Model;
 use super::observed::Watch;
@@ -183,29 +183,6 @@ impl World {
             notes: Notes::default(),
             counts: Counts::default(),
         }
-    }
-
-    /// With the devices of the lower bits, whose transfers of host bytes wait for the device. Those of the upper bits
-    /// are pending afterwards.
-    pub(crate) fn staged(self, devices: usize) -> Self {
-        let staged = self.devices.iter().enumerate().filter(|(index, _)| devices >> index & 1 == 1);
-        staged.for_each(|(index, device)| {
-            let is_pending = devices >> (DEVICES + index) & 1 == 1;
-            device.stage_transfers(if is_pending { Host::Pending } else { Host::Done });
-        });
-        self
-    }
-
-    /// With devices that share the host's memory, a bit for each.
-    pub(crate) fn sharing(self, devices: usize) -> Self {
-        let sharing = self.devices.iter().enumerate().filter(|(index, _)| devices >> index & 1 == 1);
-        sharing.for_each(|(_, device)| device.share_host());
-        for memory in 0..self.memories.len() {
-            if let Some(mut model) = self.memory(memory).model() {
-                model.sharing = devices;
-            }
-        }
-        Self { sharing: devices, ..self }
     }
 
     pub(crate) fn queue(&self, queue: usize) -> Arc<dyn Queue> {

@@ -18,6 +18,8 @@ pub(crate) struct Device {
     pub(crate) retained: u64,
     /// The error that the context returns to every call.
     pub(crate) failed: Option<Code>,
+    /// The devices whose memory the context can access.
+    pub(crate) peers: Vec<usize>,
 }
 
 /// Contexts have their own range of handles, so that no other handle is mistaken for one.

@@ -62,9 +62,16 @@ entries! {
     Ready fn cuDeviceGetUuid(driver, out: Out<[u8; 16]>, device: c_int) { uuid(driver, out, device) }
     Ready fn cuDeviceGetUuid_v2(driver, out: Out<[u8; 16]>, device: c_int) { uuid(driver, out, device) }
     Ready fn cuDeviceCanAccessPeer(driver, out: Out<c_int>, device: c_int, peer: c_int) {
-        driver.device(device)?;
-        driver.device(peer)?;
-        out.put(0)
+        let is_other = driver.device(device)? != driver.device(peer)?;
+        out.put(c_int::from(is_other && driver.setup.has_peers))
+    }
+    Context fn cuCtxEnablePeerAccess(driver, context: usize, flags: c_uint) {
+        let (own, peer) = (driver.current_device()?, driver.device_of(context)?);
+        if flags != 0 || own == peer { return Err(Code::INVALID_DEVICE); }
+        if !driver.setup.has_peers { return Err(Code::PEER_ACCESS_UNSUPPORTED); }
+        if driver.devices[own].peers.contains(&peer) { return Err(Code::PEER_ACCESS_ALREADY_ENABLED); }
+        driver.devices[own].peers.push(peer);
+        Ok(())
     }
 
     Ready fn cuDevicePrimaryCtxRetain(driver, out: Out<usize>, device: c_int) { context(driver, out, device) }

@@ -1,5 +1,5 @@
-//! The users of copies and of buffers that are read no more: which are too many, or unknown to be over, and which queues
-//! a memory can forget. Pure, as the facts are.
+//! The users of copies and of buffers that are read no more: which are too many, or unknown to be over, and which
+//! queues a memory can forget. Pure, as the facts are.
 
 use super::{Facts, HOSTS};
 use crate::coherence::uses::{Uses, each_once};
@@ -26,8 +26,9 @@ impl<Q> Facts<Q> {
 }
 
 impl<Q: Clone + PartialEq> Facts<Q> {
-    /// For each copy with more than [`MAX_USERS`] users: the oldest users that could go. Host copies count where devices
-    /// read them where they lie; otherwise each upload is of bytes that were written since, so that queues do not pile up.
+    /// For each copy with more than [`MAX_USERS`] users: the oldest users that could go. Host copies count where
+    /// devices read them where they lie; otherwise each upload is of bytes that were written since, so that queues do
+    /// not pile up.
     pub(crate) fn excess_users(&self) -> Vec<Q> {
         let (hosts, devices) = self.copies.split_at(HOSTS);
         let shares = devices.iter().any(|copy| copy.shares_host);
