@@ -107,7 +107,7 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
         std::fs::create_dir_all(&check.work)?;
         check.begin()?;
         check.worker_reaches_nothing()?;
-        check.goes_on()?;
+        goes_on::goes_on(&check)?;
         let mut counts = Counts::default();
         for file in &files {
             check.file(file, &mut counts).with_context(|| format!("{}: {}", kind.name, file.display()))?;

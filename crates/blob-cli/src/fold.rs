@@ -25,9 +25,8 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     recipe = recipe.step(Step::fold());
     recipe.net = args.nets.file();
     recipe.target.format = Some(format_of(&args.output, args.to)?);
-    args.writing.set(&mut recipe.target);
+    args.writing.set(args.skip, &mut recipe.target);
     recipe.target.anew = true;
-    recipe.target.skip_unsupported = args.skip.skip_unsupported;
     let conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     // Why nothing can be folded; a plan says so among its changes.
     let plan = conversion.plan(context).inspect_err(|_| context.note_solver(conversion.source()))?;

@@ -124,8 +124,7 @@ fn chosen_of_all(args: &Merge, sources: &[Checkpoint]) -> Result<Selection, Fail
 fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.inputs[0], Some(&args.output), context).selecting(args.only.selection());
     recipe.target.format = Some(to);
-    args.writing.set(&mut recipe.target);
-    recipe.target.skip_unsupported = args.skip.skip_unsupported;
+    args.writing.set(args.skip, &mut recipe.target);
     let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let names = chosen(args, conversion.source())?;
     if names.is_empty() {

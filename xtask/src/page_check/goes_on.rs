@@ -20,46 +20,44 @@ const KEPT: &str = "for (let tries = 0; ; tries += 1) { \
     await new Promise((ok) => setTimeout(ok, 100)); \
   }";
 
-impl Check<'_> {
-    /// Names of a hostile file are text alone; a conversion that is cancelled leaves nothing; and the page goes on
-    /// after that, and after a fault of the worker.
-    pub(super) fn goes_on(&self) -> Result<()> {
-        let (odd, large) = (self.work.join("odd.safetensors"), self.work.join("large.safetensors"));
-        let names = ["<b>x</b><img src=x onerror=alert(1)>\u{202e}\u{1b}[31m".to_owned(), "n".repeat(65_000)];
-        safetensors(&odd, &names, 4)?;
-        safetensors(&large, &["zeros".to_owned()], 256 << 20)?;
-        self.give(&odd)?;
-        self.browser.script("show('tensors');", &json!([]))?;
-        self.browser.until("document.querySelectorAll('.rows .name').length === 2")?;
-        let cells = "[...document.querySelectorAll('.rows .name')]";
-        let shown = format!(
-            "return {cells}.map((cell) => [cell.textContent === visible(arguments[0].shift()), cell.children.length]);"
-        );
-        let shown = self.browser.script(&shown, &json!([names]))?;
-        ensure!(shown == json!([[true, 0], [true, 0]]), "the names are shown as {shown}");
-        self.give(&large)?;
-        self.browser.script("show('convert');", &json!([]))?;
-        self.browser.until("$('said').querySelector('#changes')")?;
-        self.browser.script("$('convert').click();", &json!([]))?;
-        self.browser.until("document.querySelector('.cancel')")?;
-        self.browser.script("document.querySelector('.cancel').click();", &json!([]))?;
-        self.browser.until("$('alerts').textContent === WORDS.cancelled")?;
-        let left = self.browser.awaited(KEPT, &json!([]))?;
-        ensure!(left == 0, "a cancelled conversion leaves {left} bytes");
-        self.measures()?;
-        self.browser.script("worker.postMessage({ id: -1, op: 'values', key: -1, place: 0 });", &json!([]))?;
-        self.browser.until("$('alerts').textContent.startsWith('The module stopped')")?;
-        self.measures()?;
-        self.browser.script("while (files.length) remove(files[0]); quiet();", &json!([])).map(drop)
-    }
+/// Names of a hostile file are text alone; a conversion that is cancelled leaves nothing; and the page goes on
+/// after that, and after a fault of the worker.
+pub(super) fn goes_on(check: &Check<'_>) -> Result<()> {
+    let (odd, large) = (check.work.join("odd.safetensors"), check.work.join("large.safetensors"));
+    let names = ["<b>x</b><img src=x onerror=alert(1)>\u{202e}\u{1b}[31m".to_owned(), "n".repeat(65_000)];
+    safetensors(&odd, &names, 4)?;
+    safetensors(&large, &["zeros".to_owned()], 256 << 20)?;
+    check.give(&odd)?;
+    check.browser.script("show('tensors');", &json!([]))?;
+    check.browser.until("document.querySelectorAll('.rows .name').length === 2")?;
+    let cells = "[...document.querySelectorAll('.rows .name')]";
+    let shown = format!(
+        "return {cells}.map((cell) => [cell.textContent === visible(arguments[0].shift()), cell.children.length]);"
+    );
+    let shown = check.browser.script(&shown, &json!([names]))?;
+    ensure!(shown == json!([[true, 0], [true, 0]]), "the names are shown as {shown}");
+    check.give(&large)?;
+    check.browser.script("show('convert');", &json!([]))?;
+    check.browser.until("$('said').querySelector('#changes')")?;
+    check.browser.script("$('convert').click();", &json!([]))?;
+    check.browser.until("document.querySelector('.cancel')")?;
+    check.browser.script("document.querySelector('.cancel').click();", &json!([]))?;
+    check.browser.until("$('alerts').textContent === WORDS.cancelled")?;
+    let left = check.browser.awaited(KEPT, &json!([]))?;
+    ensure!(left == 0, "a cancelled conversion leaves {left} bytes");
+    measures(check)?;
+    check.browser.script("worker.postMessage({ id: -1, op: 'values', key: -1, place: 0 });", &json!([]))?;
+    check.browser.until("$('alerts').textContent.startsWith('The module stopped')")?;
+    measures(check)?;
+    check.browser.script("while (files.length) remove(files[0]); quiet();", &json!([])).map(drop)
+}
 
-    /// The first file can still be read.
-    fn measures(&self) -> Result<()> {
-        let ask = "return JSON.parse(await ask('stats', { key: files[0].key, place: 0, bins: 0 })).count;";
-        let count = self.browser.awaited(ask, &json!([]))?;
-        ensure!(count == 1, "the statistics count {count}");
-        Ok(())
-    }
+/// The first file can still be read.
+fn measures(check: &Check<'_>) -> Result<()> {
+    let ask = "return JSON.parse(await ask('stats', { key: files[0].key, place: 0, bins: 0 })).count;";
+    let count = check.browser.awaited(ask, &json!([]))?;
+    ensure!(count == 1, "the statistics count {count}");
+    Ok(())
 }
 
 /// A file of f32 tensors of `bytes` zeros each.

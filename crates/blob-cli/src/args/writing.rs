@@ -3,7 +3,7 @@
 use blob_convert::recipe::Target;
 use blob_io::IfExists;
 
-use super::if_exists;
+use super::{Skip, if_exists};
 
 /// How a command writes.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -25,7 +25,8 @@ impl Writing {
     }
 
     /// Gives the output of a recipe these settings.
-    pub(crate) fn set(self, target: &mut Target) {
+    pub(crate) fn set(self, skip: Skip, target: &mut Target) {
         (target.if_exists, target.strict) = (self.if_exists(), self.strict);
+        target.skip_unsupported = skip.skip_unsupported;
     }
 }

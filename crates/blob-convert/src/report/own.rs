@@ -13,6 +13,10 @@ use crate::planned::LeftOut;
 use crate::report::json::{self, DIMS, Field, Fields, NAME, STRINGS, Type, field, nullable, optional, properties};
 use crate::transform::{NetOrigin, Refusal};
 
+/// The descriptions of fields that several objects have.
+const ASKED: &str = "whether an option asks for it";
+const WHY: &str = "why, in words";
+
 impl Fields for Sparse {
     fn fields() -> Vec<Field<Self>> {
         vec![
@@ -28,7 +32,7 @@ impl Fields for Group {
         vec![
             field("kind", Type::String, "the kind of change, such as `name-lost`", |g| json!(g.change.effect.name())),
             field("message", Type::String, "the change in words", |g| json!(g.to_string())),
-            field("asked", Type::Boolean, "whether an option asks for it", |g| json!(g.change.is_asked)),
+            field("asked", Type::Boolean, ASKED, |g| json!(g.change.is_asked)),
             field("loss", Type::Boolean, "whether --strict refuses it", |g| json!(g.change.is_loss())),
             field("tensors", STRINGS, "the tensors that it is about; none where it is about the whole file", |g| {
                 json!(g.tensors)
@@ -54,8 +58,8 @@ impl Fields for LeftOut {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("name", Type::String, NAME, |l| json!(l.name)),
-            field("reason", Type::String, "why, in words", |l| json!(l.reason)),
-            field("asked", Type::Boolean, "whether an option asks for it", |l| json!(l.is_asked)),
+            field("reason", Type::String, WHY, |l| json!(l.reason)),
+            field("asked", Type::Boolean, ASKED, |l| json!(l.is_asked)),
         ]
     }
 }
@@ -64,7 +68,7 @@ impl Fields for Refusal {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("layer", Type::String, "the layer's name", |r| json!(r.layer)),
-            field("reason", Type::String, "why, in words", |r| json!(r.reason)),
+            field("reason", Type::String, WHY, |r| json!(r.reason)),
         ]
     }
 }
