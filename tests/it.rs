@@ -90,6 +90,7 @@ mod nets; // which net a conversion follows, and what it then computes, against 
 mod nets_odd; // layers of nets that share, lack or hide their tensors
 mod npz_frames; // frames of crafted npz files
 mod onnx_graph; // nets as ONNX, run by a naive interpreter, against Caffe
+mod onnx_outside; // values in a file beside the model, by protobuf's own rules
 mod onnx_receipt; // an edited graph, and a receipt that lies about one, never pass
 mod own_values; // values of a net's own, learnt, constant or computed, are none of its inputs
 mod pieces; // values stored in pieces, as protobuf allows, are restored where they were

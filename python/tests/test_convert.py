@@ -34,9 +34,9 @@ def test_convert_has_every_option_of_the_tool() -> None:
 
 def test_a_model_is_the_tools_byte_for_byte(tmp_path: Path) -> None:
     net, text = (DATA / f"caffe/forward/lenet.{kind}" for kind in ("caffemodel", "prototxt"))
-    keywords: dict[str, Any] = {"input": {"data": (1, 1, 14, 14)}, "dynamic_batch": True, "opset": 13}
+    keywords: dict[str, Any] = {"input": {"data": (1, 1, 14, 14)}, "dynamic_batch": True, "opset": 13, "external_data": True}
     blob_io.convert(str(net), tmp_path / "a.onnx", net=text, **keywords)
-    options = ["--input", "data=1,1,14,14", "--dynamic-batch", "--opset", "13", "--net", str(text)]
+    options = ["--input", "data=1,1,14,14", "--dynamic-batch", "--opset", "13", "--external-data", "--net", str(text)]
     subprocess.run([tool(), "convert", str(net), "-o", str(tmp_path / "b.onnx"), *options], check=True)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
     with pytest.raises(blob_io.BlobError):

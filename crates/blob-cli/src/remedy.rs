@@ -108,6 +108,7 @@ static WAYS: &[Way] = &[
     always(Remedy::SymbolName, "write to another name: the symbol is called as the weights are"),
     way(Remedy::OtherFormat, "into", "--into changes values alone; convert the result to another format", Nowhere),
     way(Remedy::Receipt, "no_receipt", "write to a file, or leave --no-receipt out", Nowhere),
+    always(Remedy::NamedFile, "name a file: -o net.onnx"),
 ];
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod change;
 mod chosen;
 mod compare;
 mod copies;
+mod destination;
 pub mod diff;
 pub mod digest;
 mod finding;

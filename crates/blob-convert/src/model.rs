@@ -4,6 +4,7 @@
 //! Relies on `blob_graph` for every operator; knows the few whose inputs keep their own dtype.
 
 mod around;
+mod beside;
 mod fold;
 
 use std::collections::{HashMap, HashSet};
@@ -20,6 +21,7 @@ use crate::onnx::{Onnx as Settings, Ssd};
 use crate::options::refuse;
 use crate::transform::{self, Bound, Fold, Onnx, Topology};
 pub(crate) use around::{Around, blake3};
+pub(crate) use beside::put_beside;
 
 /// The steps that may stand before the making of a model.
 const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];

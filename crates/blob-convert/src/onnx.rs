@@ -18,6 +18,9 @@ pub struct Onnx {
     /// Whether the first extent of inputs and outputs is any number.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub dynamic_batch: bool,
+    /// As [`Options::external_data`](crate::Options::external_data).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub external_data: bool,
     /// The form of an SSD's boxes.
     #[serde(skip_serializing_if = "Ssd::is_standard")]
     pub ssd: Ssd,

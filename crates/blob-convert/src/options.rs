@@ -13,6 +13,10 @@ use crate::symbol::NewSymbol;
 use crate::transform::{Choice, Fold, FollowedNet, NetOrigin, Onnx, Registry, Topology, Transform};
 use blob_io::words::{self, NAMED_PROBLEMS};
 
+/// An ONNX model with more bytes of values has them beside it: the 2 GiB that protobuf reads, less room for the graph
+/// and a receipt.
+const MOST_INSIDE: u64 = (1 << 31) - (64 << 20);
+
 /// The format to convert to, and all settings of a conversion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -68,8 +72,12 @@ pub struct Options {
     /// The fold of a recipe, and the symbol that is written with the folded tensors.
     pub(crate) fold: Option<Fold>,
     pub(crate) symbol: Option<NewSymbol>,
-    /// The ONNX model that the tensors are written into.
+    /// Puts the values of a new ONNX model into a file beside the model, as `net.onnx.data`. Past 2 GiB, which is all
+    /// that protobuf reads, the values go there anyway.
+    pub external_data: bool,
+    /// The ONNX model that the tensors are written into, and the most bytes of values within the model.
     pub(crate) model: Option<Arc<Model>>,
+    pub(crate) most_inside: u64,
     /// The mark of a job of a batch, for the receipt. The folder of the output was swept.
     pub(crate) mark: Option<String>,
 }
@@ -102,7 +110,9 @@ impl Options {
             transforms: Vec::new(),
             fold: None,
             symbol: None,
+            external_data: false,
             model: None,
+            most_inside: MOST_INSIDE,
             mark: None,
         }
     }

@@ -17,10 +17,11 @@ use blob_io::layout::{FOLDER_LIST, Layout};
 use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
 
 use crate::change::Group;
+use crate::destination::Destination;
 use crate::digest::{Algorithm, Subject, digest};
 use crate::hash::{self, Digests, OfSource, PIECE, Streams};
 use crate::options::{refuse, refuse_all};
-use crate::plan::{Destination, Plan};
+use crate::plan::Plan;
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
 use crate::sink::{Moves, Sink};
@@ -85,11 +86,14 @@ impl Plan<'_> {
                 (digests, bytes_out, true)
             }
             Destination::File { path, if_exists, layout } => {
-                let output = if self.is_of_batch {
-                    Output::create_in_swept(path, *if_exists)?
-                } else {
-                    Output::create(path, *if_exists)?
+                let create = |path: &Path| {
+                    let create = if self.is_of_batch { Output::create_in_swept } else { Output::create };
+                    create(path, *if_exists)
                 };
+                let mut output = create(path)?;
+                if let Some((at, values)) = layout.divided().zip(self.values()) {
+                    output = output.divided(at, create(&values)?)?;
+                }
                 if output.is_positioned() {
                     job.file(self, (layout, output), beside, &tally)?
                 } else {
@@ -110,7 +114,7 @@ impl Plan<'_> {
     /// # Errors
     /// As [`Plan::run`]; [`Error::Request`] for a plan of several files, or of a net's description beside the file.
     pub fn run_into(&self, output: Output, watch: &dyn Watch) -> Result<Summary, Error> {
-        let (Destination::File { layout, .. }, None) = (&self.output, &self.symbol) else {
+        let (Destination::File { layout, .. }, None, None) = (&self.output, &self.symbol, self.values()) else {
             return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
         };
         let tally = Reports::default();

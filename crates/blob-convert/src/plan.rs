@@ -1,27 +1,30 @@
 //! The plan of a conversion, decided from headers alone: the tensors of the output, the names, the changes by the
 //! transforms and by the output's format, and the place of each tensor.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use blob_io::layout::{Frame, Layout};
 use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Refill, Remedy};
+use serde_json::Value;
 
 use crate::applied::to_do;
 use crate::before::{Wanted, wanted};
 use crate::caffe;
 use crate::change::{Change, Effect, Group, Groups, refuse_losses};
 use crate::chosen::chosen;
+use crate::destination::Destination;
 use crate::frame;
 use crate::goal::Place;
 use crate::hdf5 as h5;
 use crate::layout;
+use crate::model;
 use crate::options::{Options, refuse};
 use crate::pipeline::Chained;
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
-use crate::shards::{self, Shards};
+use crate::shards;
 use crate::source;
 use crate::state;
 use crate::stored::{Storage, unlisted};
@@ -57,29 +60,6 @@ pub struct Plan<'a> {
     pub(crate) symbol: Option<NewSymbol>,
     /// The ONNX model that the tensors are written into.
     model: Option<Arc<Model>>,
-}
-
-/// Where the output goes, with the fields that only this kind of output needs.
-#[derive(Debug)]
-pub(crate) enum Destination {
-    File {
-        path: PathBuf,
-        if_exists: IfExists,
-        layout: Layout,
-    },
-    Stdout {
-        layout: Layout,
-    },
-    Shards {
-        if_exists: IfExists,
-        shards: Shards,
-    },
-    /// `files` has the path of each tensor's file.
-    Folder {
-        path: PathBuf,
-        if_exists: IfExists,
-        files: Vec<String>,
-    },
 }
 
 impl Plan<'_> {
@@ -328,19 +308,13 @@ pub(crate) fn planned_for<'a>(
     }
     let is_folder = matches!(target, Place::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
-    let options = &Options { to, followed: net, told_by, ..options.clone() };
-    let has_receipt = is_folder || is_with_receipt(&base, to, options);
+    let mut options = Options { to, followed: net, told_by, ..options.clone() };
+    let has_receipt = is_folder || is_with_receipt(&base, to, &options);
     let storage = Storage { to, is_folder, has_receipt };
     let files = storage.encode(&mut tensors);
-    let frame = if !has_receipt {
-        Err("the output has no receipt")
-    } else if !options.transforms.is_empty() {
-        Err("tensors were transformed")
-    } else if checkpoint.salvaged().is_some() {
-        Err("the source breaks off")
-    } else {
-        frame::of(checkpoint, &tensors)?
-    };
+    of_file.extend(model::put_beside(checkpoint, &mut options, &tensors, target)?);
+    let options = &options;
+    let frame = frame_of(checkpoint, options, &tensors, has_receipt)?;
     if matches!(base, Template::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         storage.note_names(checkpoint, &mut tensors);
     }
@@ -392,6 +366,24 @@ pub(crate) fn planned_for<'a>(
         symbol: options.symbol.clone(),
         model: options.model.clone(),
     })
+}
+
+/// The bytes around the tensors of the source for the output's receipt, or the reason why there are none.
+fn frame_of(
+    checkpoint: &Checkpoint,
+    options: &Options,
+    tensors: &[Planned],
+    has_receipt: bool,
+) -> Result<Result<Value, &'static str>, Error> {
+    if !has_receipt {
+        Ok(Err("the output has no receipt"))
+    } else if !options.transforms.is_empty() {
+        Ok(Err("tensors were transformed"))
+    } else if checkpoint.salvaged().is_some() {
+        Ok(Err("the source breaks off"))
+    } else {
+        frame::of(checkpoint, tensors)
+    }
 }
 
 /// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.

@@ -9,7 +9,8 @@ use blob_io::layout::{Copied, Layout, shown_format};
 use blob_io::{Error, Format, Source};
 
 use crate::change::{Change, Effect};
-use crate::plan::{Destination, Plan};
+use crate::destination::Destination;
+use crate::plan::Plan;
 use crate::runs::{read_runs, read_zeros};
 use crate::template::Template;
 

@@ -1,11 +1,12 @@
 //! Checks where a conversion's output goes before the work begins.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use blob_io::layout::OutputDir;
 use blob_io::{Checkpoint, Error, IfExists, Output};
 
-use crate::plan::{Destination, Plan};
+use crate::destination::Destination;
+use crate::plan::Plan;
 use crate::self_check::receipt;
 use crate::symbol::NewSymbol;
 use crate::watch::{Uncounted, Watch};
@@ -15,6 +16,14 @@ use blob_io::words::and_more;
 const NAMED: usize = 3;
 
 impl Plan<'_> {
+    /// The file beside an ONNX model that gets the model's values; `None` for an output of one file.
+    #[must_use]
+    pub fn values(&self) -> Option<PathBuf> {
+        let (path, _, layout) = self.file()?;
+        let name = self.model()?.outside.as_deref().filter(|_| layout.divided().is_some())?;
+        Some(path.with_file_name(name))
+    }
+
     /// Checks for the errors that [`run`](Plan::run) would return before writing: a file that exists, a folder that is
     /// missing or cannot be written, files that would be lost. Anything created for the check is removed.
     ///
@@ -24,7 +33,10 @@ impl Plan<'_> {
         self.symbol.iter().try_for_each(NewSymbol::check)?;
         match &self.output {
             Destination::Stdout { .. } => Ok(()),
-            Destination::File { path, if_exists, .. } => Output::check(path, *if_exists),
+            Destination::File { path, if_exists, .. } => {
+                Output::check(path, *if_exists)?;
+                self.values().map_or(Ok(()), |values| Output::check(values, *if_exists))
+            }
             Destination::Shards { if_exists, shards } => shards.check(self.checkpoint, *if_exists),
             Destination::Folder { path, if_exists, .. } => {
                 check_unchanged(path, &OutputDir::check(path, *if_exists)?, watch)

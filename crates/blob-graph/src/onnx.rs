@@ -62,6 +62,7 @@ pub fn to_onnx(graph: &Graph, target: &Target) -> Result<(Model, Vec<Need>), Uns
         nodes: body.nodes,
         initializers: body.initializers,
         metadata: Vec::new(),
+        outside: None,
     };
     Ok((model, body.needs))
 }

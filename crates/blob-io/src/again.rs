@@ -12,7 +12,7 @@ use crate::entry::Entry;
 use crate::error::{Error, ReadError};
 use crate::format::{Bf16, Format};
 use crate::limits::Limits;
-use crate::output::Complete;
+use crate::output::{Complete, Written};
 use crate::shards;
 use crate::sniff;
 use crate::spec::TensorSpec;
@@ -44,8 +44,10 @@ impl Complete {
     /// [`Error::Request`] if the file does not open as `format`; [`Error::Io`].
     pub fn open_again(&self, format: Format, limits: &Limits) -> Result<Option<Reopened>, Error> {
         let open = |options: OpenOptions| -> Result<Option<Checkpoint>, Error> {
-            let Some(source) = self.source()? else { return Ok(None) };
-            options.limits(limits.clone()).open_source(self.name(), source).map(Some)
+            let Some(Written { file, beside }) = self.written()? else { return Ok(None) };
+            let options = options.limits(limits.clone());
+            let options = beside.into_iter().fold(options, |options, (name, file)| options.beside(name, file));
+            options.open_source(self.name(), file).map(Some)
         };
         match open(OpenOptions::new()) {
             Ok(None) => return Ok(None),

@@ -12,7 +12,8 @@ use crate::onnx::{fields, without};
 use crate::wire::cursor::Cursor;
 use crate::work;
 
-/// The bytes of an ONNX model around the values of its tensors, as ranges of the file in ascending order.
+/// The bytes of an ONNX model around the values of its tensors, as ranges of the file in ascending order. Of a model
+/// with values in other files the ranges are those of the model's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Around {
@@ -23,18 +24,18 @@ pub struct Around {
 }
 
 impl Around {
-    /// The bytes of a model in one file, without the pairs of metadata under `key`.
+    /// The bytes of a model, without the pairs of metadata under `key`.
     ///
     /// # Errors
-    /// [`Error::Request`] for another file than a model, and for a model with values in other files; the fault of a
-    /// model that is cut off.
+    /// [`Error::Request`] for another file than a model; the fault of a model that is cut off.
     pub fn of(file: &Checkpoint, key: &str) -> Result<Self, Error> {
-        if file.format() != Format::Onnx || !file.shards().is_empty() {
-            let message = "is no ONNX model in one file".to_owned();
+        if file.format() != Format::Onnx {
+            let message = "is no ONNX model".to_owned();
             return Err(Error::Request { file: file.name().to_owned(), message });
         }
-        let mut cursor = Cursor::new(file.source());
-        let [model, metadata] = fields(&mut cursor, key.as_bytes()).map_err(|stop| stop.into_error(file.name()))?;
+        let (mut cursor, end) = (Cursor::new(file.source()), file.first_len());
+        let found = fields(&mut cursor, end, key.as_bytes());
+        let [model, metadata] = found.map_err(|stop| stop.into_error(file.name()))?;
         let mut values: Vec<Range<u64>> = file.entries().iter().flat_map(values).collect();
         values.sort_unstable_by_key(|run| run.start);
         work::visit(0, values.len() as u64);

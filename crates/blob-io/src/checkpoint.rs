@@ -66,6 +66,8 @@ pub struct Checkpoint {
     path: Option<PathBuf>,
     home: Home,
     shards: Vec<String>,
+    /// The length of an ONNX model whose values are in other files, which `input` has behind the model.
+    model_len: Option<u64>,
     /// Set for a file that ends too early and was opened nevertheless: why reading stopped, and in which layer or
     /// record.
     broken: Option<Box<Fault>>,

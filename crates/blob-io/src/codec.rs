@@ -92,7 +92,7 @@ pub enum Frame<'a> {
         metadata: &'a [(String, String)],
     },
     /// An ONNX model, in which each tensor gives an initializer of the same name its values. Refused: an initializer
-    /// without a tensor of the same dtype and shape, a model of over 2 GiB.
+    /// without a tensor of the same dtype and shape, a model of over 2 GiB without the file beside it.
     Onnx {
         /// The graph.
         model: &'a onnx::Model,

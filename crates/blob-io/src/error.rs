@@ -177,6 +177,8 @@ pub enum Remedy {
     OtherFormat,
     /// A receipt, or a file in place of the folder.
     Receipt,
+    /// A file in place of a pipe, since the output has a second file.
+    NamedFile,
 }
 
 impl Error {

@@ -149,7 +149,17 @@ impl Layout {
         &self.placed.copies
     }
 
-    /// The length of the whole file.
+    /// Where a second file begins, in which a model's values lie: bytes from here on are that file's. `None` for one
+    /// file.
+    #[must_use]
+    pub fn divided(&self) -> Option<u64> {
+        match &self.plan {
+            Plan::Onnx(plan) => plan.divided(),
+            _ => None,
+        }
+    }
+
+    /// The length of the whole file, or of both files.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "no file of ours is empty")]
     pub fn len(&self) -> u64 {

@@ -15,6 +15,6 @@ mod types;
 pub(crate) mod write;
 
 pub(crate) use around::{fields, without};
-pub(crate) use external::{attach, dialect};
+pub(crate) use external::{attach, dialect, join};
 pub use model::{Attribute, Dim, Initializer, Model, Node, Value};
 pub(crate) use place::Outside;

@@ -4,11 +4,13 @@
 //! An existing target stays unchanged until the new file is complete. Relies on the file system's rename and file
 //! locks; knows no format.
 
+mod complete;
 mod dir;
 mod disk;
 #[cfg(test)]
 mod failures;
 mod kept;
+mod pair;
 mod set;
 mod sibling;
 #[cfg(test)]
@@ -21,9 +23,11 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Existing};
 use crate::wire::sink::{Held, Sink};
-use crate::wire::source::Source;
+pub use complete::Complete;
+pub(crate) use complete::Written;
 pub use dir::OutputDir;
 use kept::Kept;
+use pair::Pair;
 use sibling::Sibling;
 
 /// The files besides outputs that a process may have open: sources with their shards, terminals, folders, libraries.
@@ -68,6 +72,8 @@ enum Backing {
         kept: Kept,
         sync: bool,
     },
+    /// Two files, the second behind the first.
+    Pair(Box<Pair>),
     /// A place of the caller's.
     Held(Held),
     /// A pipe or a device, which has no positions.
@@ -81,6 +87,7 @@ impl Backing {
         match self {
             Self::Sibling(sibling) => Some(sibling.file()),
             Self::Inside { file, .. } => Some(file),
+            Self::Pair(pair) => Some(&**pair),
             Self::Held(held) => Some(held.sink()),
             Self::Direct(_) | Self::Stdout(_) => None,
         }
@@ -270,56 +277,8 @@ impl Output {
         if let Some(len) = len.filter(|len| *len != actual) {
             return Err(request(&name, &format!("is {actual} bytes long after writing, not {len}")));
         }
-        match &mut backing {
-            Backing::Sibling(sibling) => sibling.complete(&name)?,
-            Backing::Inside { file, kept, sync } => {
-                kept.protect(file).map_err(|e| failed(&name, "keep the permissions", e))?;
-                if *sync {
-                    disk::sync(file).map_err(|e| failed(&name, "sync", e))?;
-                }
-            }
-            Backing::Held(_) | Backing::Direct(_) => {}
-            Backing::Stdout(stdout) => stdout.flush().map_err(|e| failed(&name, "flush", e))?,
-        }
+        backing.complete(&name)?;
         Ok(Complete { name, backing })
-    }
-}
-
-/// A file that is written to the end and does not have the target's name yet. Dropping the `Complete` removes the file,
-/// unless that file is in an [`OutputDir`], or is a pipe or a device.
-#[derive(Debug)]
-pub struct Complete {
-    name: String,
-    backing: Backing,
-}
-
-impl Complete {
-    /// The target's name, as given.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The written bytes, to be read before the file gets the target's name; `None` for a pipe or a device.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn source(&self) -> Result<Option<Box<dyn Source>>, Error> {
-        let source = self.backing.sink().map(Sink::source);
-        source.transpose().map_err(|e| failed(&self.name, "read again", e))
-    }
-
-    /// Gives the file the target's name. A file of an [`OutputDir`] is named with the folder.
-    ///
-    /// # Errors
-    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile, under [`IfExists::Refuse`],
-    /// with other bytes under [`IfExists::Same`]. The target is then unchanged.
-    pub fn publish(self) -> Result<(), Error> {
-        match self.backing {
-            Backing::Sibling(sibling) => sibling.publish(&self.name),
-            Backing::Held(held) => held.finish().map_err(|e| failed(&self.name, "keep", e)),
-            Backing::Inside { .. } | Backing::Direct(_) | Backing::Stdout(_) => Ok(()),
-        }
     }
 }
 

@@ -60,6 +60,7 @@ def convert(
     dynamic_batch: bool = False,
     ssd: Literal["standard", "opencv", "raw"] | None = None,
     opset: int | None = None,
+    external_data: bool = False,
     skip_unsupported: bool = False,
     no_receipt: bool = False,
     sha256: bool = False,
@@ -84,8 +85,9 @@ def convert(
     ``src`` is all that :func:`open` takes, or an open :class:`File`. For formats without room for a receipt the result
     has ``source``, ``tensors`` and ``changes`` alone. ``Receipt.changes`` has what a user should know, in words.
 
-    An ONNX model is made of a net of Caffe's or MXNet's; ``input``, ``dynamic_batch``, ``ssd`` and ``opset`` are for it alone:
-    ``input={"data": (1, 3, 224, 224)}`` where the net states no shape.
+    An ONNX model is made of a net of Caffe's or MXNet's; ``input``, ``dynamic_batch``, ``ssd``, ``opset`` and
+    ``external_data`` are for it alone: ``input={"data": (1, 3, 224, 224)}`` where the net states no shape. Past 2 GiB, and
+    with ``external_data``, the values go into a file beside the model, ``net.onnx.data``.
 
     With ``if_exists="done"`` an output that an earlier call made of the same source by the same recipe stays, and
     ``Receipt.done`` is true; any other is an error unless its bytes are the new ones. So a job can be run again. Then
@@ -146,6 +148,7 @@ def convert(
         "dynamic_batch": dynamic_batch or None,
         "ssd": _one_of("ssd", ssd, "standard", "opencv", "raw"),
         "opset": opset,
+        "external_data": external_data or None,
     }
     if any(value is not None for value in onnx.values()):
         target["onnx"] = {key: value for key, value in onnx.items() if value is not None}

@@ -25,6 +25,9 @@ pub(crate) struct Onnx {
     /// The version of ONNX's operators, 13 to 17 [default: 17]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(13..=17), hide_short_help = true)]
     pub(crate) opset: Option<u8>,
+    /// Put values of 1,024 bytes and more into a file beside the model, `net.onnx.data`; past 2 GiB this is done anyway
+    #[arg(long, hide_short_help = true)]
+    pub(crate) external_data: bool,
 }
 
 /// The forms of an SSD's boxes.
@@ -41,6 +44,7 @@ impl Onnx {
         let mut settings = recipe::Onnx::default();
         settings.inputs = inputs(&self.input_shape)?;
         (settings.dynamic_batch, settings.opset) = (self.dynamic_batch, self.opset);
+        settings.external_data = self.external_data;
         settings.ssd = match self.ssd {
             None | Some(Ssd::Standard) => recipe::Ssd::Standard,
             Some(Ssd::Opencv) => recipe::Ssd::Opencv,

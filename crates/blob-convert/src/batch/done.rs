@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Format, OpenOptions, Source};
+use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Reason, Source};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::new_symbol;
@@ -245,9 +245,13 @@ impl Job {
     }
 }
 
-/// An output that opens and is not cut off.
+/// An output that opens and is not cut off, and whose arrays are all there.
 fn whole(opened: Result<Checkpoint, Error>) -> Option<Checkpoint> {
-    opened.ok().filter(|output| output.whole().is_ok() && output.faults().is_empty())
+    let is_there = |output: &Checkpoint| {
+        let mut faults = output.entries().iter().filter_map(Entry::fault);
+        faults.all(|fault| fault.reason() == Reason::Unsupported)
+    };
+    opened.ok().filter(|output| output.whole().is_ok() && output.faults().is_empty() && is_there(output))
 }
 
 fn opening(path: &Path, source: io::Error) -> Error {

@@ -24,6 +24,9 @@ const WITH_MODEL: [&str; 2] = ["bn", "fix-gamma"];
 /// The steps that need a net's layers, bound to the file's tensors.
 const BOUND: [&str; 5] = [Fold::NAME, "bn", "fix-gamma", "eps", "torch-layout"];
 
+/// The refusal of settings that a model alone has.
+const OF_MODELS: &str = "input, dynamic_batch, ssd, opset and external_data are for an ONNX model made of a net";
+
 /// A step of the recipe, or a step that another one adds.
 struct Asked {
     step: Step,
@@ -101,7 +104,7 @@ fn check_target(target: &Target, checkpoint: &Checkpoint, to: Format, is_model: 
     let settings = [
         (target.params_version.is_some() && !to.is_mxnet(), "params_version is for MXNet's files"),
         (target.form.is_some() && !to.is_caffe(), "form is for Caffe's files"),
-        (target.onnx.is_some() && !is_model, "input, dynamic_batch, ssd and opset are for an ONNX model made of a net"),
+        (target.onnx.is_some() && !is_model, OF_MODELS),
     ];
     let Some((_, words)) = settings.iter().find(|(is_unfit, _)| *is_unfit) else { return Ok(()) };
     Err(refuse(checkpoint, format!("is {}, to be written as {}, and {words}", checkpoint.format().name(), to.name())))
@@ -114,7 +117,7 @@ fn with_model(options: Options, recipe: &Recipe, wish: &Wish<'_>, net: Option<&T
     let dtype = rounded.and_then(|step| Dtype::read(&step.settings)).map(Dtype::to);
     let of = (net, wish.bound.as_ref(), options.fold.as_ref());
     let (model, initializers) = model::of(wish.checkpoint, of, &settings, dtype)?;
-    Ok(options.model(model, initializers))
+    Ok(options.model(model, initializers).with(|options| options.external_data = settings.external_data))
 }
 
 /// Adds the steps that give a model's weights the values with which the framework computes.

@@ -93,6 +93,9 @@ impl Fields for onnx::Model {
             field("nodes", Type::Integer, "how many nodes the graph has, constants too", |model| {
                 json!(model.node_count())
             }),
+            optional("external_data", Type::String, "the file beside the model that has values", |model| {
+                json!(model.outside)
+            }),
             field("inputs", VALUES, "the values that a caller gives", |model| {
                 model.inputs.iter().map(json::value).collect()
             }),

@@ -2,6 +2,7 @@
 //!
 //! The receipt is untrusted: whatever keeps a graph from being made again is a finding, and so is another graph.
 
+use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format, Reason};
 use serde::Deserialize;
 
@@ -54,8 +55,11 @@ pub(super) fn compared(
     };
     let folded = fold.iter().flat_map(Fold::folded);
     let bound = net.map(|net| Bound::new(net.net(), source).without(folded));
-    let made = model::of(source, (net, bound.as_ref(), fold.as_ref()), graph, dtype)
-        .and_then(|(model, made)| Ok((model::blake3(&model, tensors, &[])?, made)));
+    let made = model::of(source, (net, bound.as_ref(), fold.as_ref()), graph, dtype).and_then(|(model, made)| {
+        // Which file the values are in is seen in the model, and the values themselves are compared elsewhere.
+        let outside = if let [values] = file.shards() { Some(values.clone()) } else { None };
+        Ok((model::blake3(&Model { outside, ..model }, tensors, &[])?, made))
+    });
     let (model, made) = match made {
         Ok(made) => made,
         Err(e @ (Error::Request { .. } | Error::Misfit { .. })) => return again(&e),

@@ -16,7 +16,7 @@ use crate::limits::{Limits, MAX_OTHERS};
 use crate::names::NameTable;
 use crate::warning::Warning;
 use crate::wire::gunzip;
-use crate::wire::source::{FileSource, Input, Source};
+use crate::wire::source::{FileSource, Input, Joined, Source};
 use crate::wire::spool::Spool;
 use crate::words::joined;
 use crate::{onnx, shards, sniff};
@@ -32,6 +32,8 @@ pub struct OpenOptions {
     pub(super) stop: Stop,
     pub(super) scratch: Scratch,
     path: Option<PathBuf>,
+    /// The file beside an ONNX model, by the name there.
+    beside: Option<(String, Input)>,
 }
 
 impl OpenOptions {
@@ -68,6 +70,12 @@ impl OpenOptions {
     #[must_use]
     pub fn member(mut self, name: impl Into<String>) -> Self {
         self.member = Some(name.into());
+        self
+    }
+
+    /// Takes this for the file `name` beside an ONNX model, which has no folder yet.
+    pub(crate) fn beside(mut self, name: impl Into<String>, file: Input) -> Self {
+        self.beside = Some((name.into(), file));
         self
     }
 
@@ -310,18 +318,37 @@ impl OpenOptions {
             }
             kind => {
                 let mut kind = kind?;
-                let (mut input, mut shards) = (input, Vec::new());
-                if let Some(path) = self.path.as_ref().filter(|_| packed.is_none() && !kind.outside.is_empty())
-                    && let Some(folder) = onnx::attach(&kind.outside, path, input.len(), &mut table)?
-                {
-                    kind.dialect += &onnx::dialect(&folder);
-                    // The first file is the model.
-                    shards.extend(folder.files().skip(1).map(str::to_owned));
-                    input = Input::new(Box::new(folder));
+                if packed.is_some() || kind.outside.is_empty() {
+                    return Ok(self.opened(name, kind, (input, packed), table));
                 }
-                Ok(Checkpoint { shards, ..self.opened(name, kind, (input, packed), table) })
+                let len = input.len();
+                let (input, shards) = self.with_others(&mut kind, input, &mut table)?;
+                let model_len = (!shards.is_empty()).then_some(len);
+                Ok(Checkpoint { shards, model_len, ..self.opened(name, kind, (input, packed), table) })
             }
         }
+    }
+
+    /// An ONNX model with the files of its values behind it, and their names.
+    fn with_others(
+        &self,
+        kind: &mut Found,
+        model: Input,
+        table: &mut NameTable,
+    ) -> Result<(Input, Vec<String>), Error> {
+        let outside = std::mem::take(&mut kind.outside);
+        if let Some((name, other)) = &self.beside {
+            onnx::join(&outside, (name, other.len()), model.len(), table);
+            kind.dialect += &onnx::dialect(1);
+            let joined = Joined { first: model, second: other.clone() };
+            return Ok((Input::new(Box::new(joined)), vec![name.clone()]));
+        }
+        let attached = self.path.as_ref().map(|path| onnx::attach(&outside, path, model.len(), table)).transpose()?;
+        let Some(folder) = attached.flatten() else { return Ok((model, Vec::new())) };
+        // The first file is the model.
+        let names: Vec<String> = folder.files().skip(1).map(str::to_owned).collect();
+        kind.dialect += &onnx::dialect(names.len());
+        Ok((Input::new(Box::new(folder)), names))
     }
 
     /// Reads the headers; the extension of `hint` is a hint of the format.

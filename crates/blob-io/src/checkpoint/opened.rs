@@ -39,6 +39,7 @@ impl OpenOptions {
             path: None,
             home: Home::Nowhere,
             shards: Vec::new(),
+            model_len: None,
             broken: None,
             is_salvaged: false,
         }

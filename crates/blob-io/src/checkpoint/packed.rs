@@ -59,11 +59,17 @@ impl Checkpoint {
         self.packed.as_ref()?.member.as_deref()
     }
 
-    /// If the file is an index of shards, the names of the shards beside the index. Offsets refer to the concatenation
-    /// of the shards.
+    /// If the file is an index of shards, the names of the shards beside the index, and offsets refer to the
+    /// concatenation of the shards. Of an ONNX model, the names of the files beside the model that have values, and
+    /// offsets refer to the model with these files behind it.
     #[must_use]
     pub fn shards(&self) -> &[String] {
         &self.shards
+    }
+
+    /// The length of the file itself, without other files behind it.
+    pub(crate) fn first_len(&self) -> u64 {
+        self.model_len.unwrap_or_else(|| self.file_len())
     }
 
     /// The size in bytes of what is read: the file, the content of a gzip file, or the member of an archive.

@@ -12,10 +12,9 @@ use crate::wire::cursor::Cursor;
 use crate::wire::protobuf::{self, Span, Wire};
 
 /// The fields of a model that are no metadata, and the pairs of metadata but for those under `key`; both in ascending
-/// order.
-pub(crate) fn fields(cursor: &mut Cursor<'_>, key: &[u8]) -> Result<[Vec<Range<u64>>; 2], ReadError> {
+/// order. The model ends at `end`.
+pub(crate) fn fields(cursor: &mut Cursor<'_>, end: u64, key: &[u8]) -> Result<[Vec<Range<u64>>; 2], ReadError> {
     let (mut model, mut metadata) = (Vec::<Range<u64>>::new(), Vec::new());
-    let end = cursor.file_len();
     cursor.seek(0);
     while let Some(tag) = protobuf::tag(cursor, end)? {
         let into = if (tag.number, tag.wire) == (model_proto::METADATA_PROPS, Wire::Len) {

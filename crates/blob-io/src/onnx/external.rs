@@ -50,7 +50,29 @@ pub(crate) fn attach(
             parts.insert(&of.location, add(&of.location, &mut folder));
         }
     }
-    let (mut sum, most) = (0_u64, bytes_in(folder.len(), table.limits().max_alloc));
+    point(outside, &parts, folder.len(), table);
+    Ok(Some(folder).filter(|folder| folder.count() > 1))
+}
+
+/// As [`attach`], where the only other file, of this name and length, follows the model, whose length is `len`.
+pub(crate) fn join(outside: &[Outside], (name, other): (&str, u64), len: u64, table: &mut NameTable) {
+    let part = |location: &str| {
+        let is_it = (location == name).then_some(Range { begin: len, len: other });
+        is_it.ok_or_else(|| "which is not there".to_owned())
+    };
+    let parts = outside.iter().map(|of| (&*of.location, part(&of.location))).collect();
+    point(outside, &parts, len.saturating_add(other), table);
+}
+
+/// The end of a model's dialect: how many files besides the model hold values.
+pub(crate) fn dialect(others: usize) -> String {
+    let plural = if others == 1 { "" } else { "s" };
+    format!(", values in {others} other file{plural}")
+}
+
+/// Points the entries at the parts of the concatenated files, which have `len` bytes.
+fn point(outside: &[Outside], parts: &HashMap<&str, Result<Range, String>>, len: u64, table: &mut NameTable) {
+    let (mut sum, most) = (0_u64, bytes_in(len, table.limits().max_alloc));
     for of in outside {
         let part = parts.get(&*of.location).cloned().unwrap_or_else(|| Err("not opened".to_owned()));
         let Some(entry) = table.entry_mut(of.entry) else { continue };
@@ -71,14 +93,6 @@ pub(crate) fn attach(
             Err(fault) => entry.fault = Some(Box::new(fault)),
         }
     }
-    Ok(Some(folder).filter(|folder| folder.count() > 1))
-}
-
-/// The end of a model's dialect: how many files besides the model hold values.
-pub(crate) fn dialect(folder: &Folder) -> String {
-    let others = folder.count() - 1;
-    let plural = if others == 1 { "" } else { "s" };
-    format!(", values in {others} other file{plural}")
 }
 
 /// Opens a file of values and appends it; the error says why it cannot be used.

@@ -25,9 +25,16 @@ pub struct Model {
     pub initializers: Vec<Initializer>,
     /// Pairs of text about the model.
     pub metadata: Vec<(String, String)>,
+    /// The file beside the model that has the stored initializers of [`Model::OUTSIDE`] bytes and more, as
+    /// `net.onnx.data`; `None` for a model of one file.
+    pub outside: Option<String>,
 }
 
 impl Model {
+    /// The fewest bytes of values that go into the file beside the model; shorter ones stay within. This is
+    /// `size_threshold` of ONNX's `save_as_external_data`.
+    pub const OUTSIDE: u64 = 1024;
+
     /// How many nodes the file has: each constant is a node there, too.
     #[must_use]
     pub fn node_count(&self) -> usize {

@@ -1,18 +1,19 @@
 //! Lays out an ONNX model: the graph's messages around the values of the initializers.
 //!
 //! Constants become `Constant` nodes, so that a reader of the file finds the conversion's tensors as initializers and
-//! no shapes or axes among them; onnxruntime makes initializers of such nodes when it loads a model. Leaves out files
-//! of values beside a model: a model has at most 2 GiB.
+//! no shapes or axes among them; onnxruntime makes initializers of such nodes when it loads a model. A file of values
+//! beside the model is laid out as if it followed the model, as `external` reads such files.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use blob_core::{DType, Shape};
 use prost::Message as _;
 
 use crate::error::Error;
 use crate::onnx::model::{Attribute, Dim, Initializer, Model, Node, Value};
-use crate::onnx::numbers::{graph_proto, model_proto, tensor_proto};
+use crate::onnx::numbers::{graph_proto, model_proto, tensor_proto as tensor_fields};
 use crate::onnx::proto::attribute_proto::AttributeType;
+use crate::onnx::proto::tensor_proto::DataLocation;
 use crate::onnx::proto::tensor_shape_proto::Dimension;
 use crate::onnx::proto::{
     AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
@@ -26,6 +27,8 @@ use crate::words::quoted;
 const FORMAT: &str = "onnx";
 /// The most bytes of a message that protobuf reads.
 const MAX_BYTES: u64 = i32::MAX as u64;
+/// Values beside the model begin at a multiple of this: ONNX asks for whole pages, so that values can be mapped.
+const PAGE: u64 = 4096;
 
 /// The bytes around the values, of which the metadata come last.
 #[derive(Clone, Debug)]
@@ -37,6 +40,16 @@ pub(crate) struct Plan {
     /// Where the metadata begin, and how long they are.
     at: u64,
     len: usize,
+    /// Whether values follow in another file.
+    is_divided: bool,
+}
+
+/// The values in the file beside the model: the offsets of the tensors there, by the tensors' places.
+#[derive(Default)]
+struct Outside<'m> {
+    location: &'m str,
+    offsets: BTreeMap<usize, u64>,
+    len: u64,
 }
 
 /// Lays out a model; see [`Frame::Onnx`](crate::layout::Frame::Onnx).
@@ -48,20 +61,56 @@ pub(crate) fn plan(
     let all = model.metadata.iter().chain(metadata);
     unique(FORMAT, "the metadata key", all.map(|(key, _)| key.as_str()))?;
     unique(FORMAT, "the initializer", model.initializers.iter().map(Initializer::name))?;
-    let mut placed = place(FORMAT, &parts(specs, model)?, specs, u64::MAX)?;
+    let outside = Outside::of(specs, model)?;
+    let mut parts = parts(specs, model, &outside)?;
+    // Each tensor has a place; those beside the model get theirs below.
+    parts.extend(outside.offsets.keys().map(|tensor| Part::Values(*tensor)));
+    let mut placed = place(FORMAT, &parts, specs, u64::MAX)?;
     let frame = std::mem::take(&mut placed.frame);
     let keys = metadata.iter().map(|(key, _)| key.clone()).collect();
-    let mut plan = Plan { frame, own: model.metadata.clone(), keys, at: placed.len, len: 0 };
+    let at = placed.len - outside.offsets.keys().map(|tensor| specs[*tensor].byte_len()).sum::<u64>();
+    let is_divided = !outside.offsets.is_empty();
+    let mut plan = Plan { frame, own: model.metadata.clone(), keys, at, len: 0, is_divided };
     plan.len = plan.tail(metadata).len();
-    placed.len = total(FORMAT, placed.len, plan.len as u64)?;
-    if placed.len > MAX_BYTES {
-        let message = format!("the model would have {} bytes, and protobuf reads at most {MAX_BYTES}", placed.len);
+    let end = total(FORMAT, at, plan.len as u64)?;
+    if end > MAX_BYTES {
+        let message = format!("the model would have {end} bytes, and protobuf reads at most {MAX_BYTES}");
         return Err(refuse(FORMAT, message));
     }
+    for (tensor, offset) in &outside.offsets {
+        placed.offsets[*tensor] = total(FORMAT, end, *offset)?;
+    }
+    placed.len = total(FORMAT, end, outside.len)?;
     Ok((plan, placed))
 }
 
+impl<'m> Outside<'m> {
+    fn of(specs: &[TensorSpec], model: &'m Model) -> Result<Self, Error> {
+        let Some(location) = &model.outside else { return Ok(Self::default()) };
+        let mut outside = Self { location, ..Self::default() };
+        for (tensor, spec) in specs.iter().enumerate().filter(|(_, spec)| spec.byte_len() >= Model::OUTSIDE) {
+            let at = total(FORMAT, outside.len, PAGE - 1)? / PAGE * PAGE;
+            outside.offsets.insert(tensor, at);
+            outside.len = total(FORMAT, at, spec.byte_len())?;
+        }
+        Ok(outside)
+    }
+
+    /// The pairs of `external_data`, as ONNX's `set_external_data` writes them.
+    fn place(&self, offset: u64, len: u64) -> Vec<StringStringEntryProto> {
+        let pair = |(key, value): (&str, String)| StringStringEntryProto { key: Some(key.into()), value: Some(value) };
+        let pairs =
+            [("location", self.location.to_owned()), ("offset", offset.to_string()), ("length", len.to_string())];
+        pairs.into_iter().map(pair).collect()
+    }
+}
+
 impl Plan {
+    /// Where the model ends and the file beside the model begins; `None` where no values are beside the model.
+    pub(crate) fn divided(&self) -> Option<u64> {
+        self.is_divided.then_some(self.at + self.len as u64)
+    }
+
     pub(crate) fn frame(&self, metadata: &[(String, String)]) -> Result<Vec<(u64, Vec<u8>)>, Error> {
         if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
             return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
@@ -88,7 +137,7 @@ impl Plan {
 }
 
 /// The model up to the metadata, in the order of the fields' numbers.
-fn parts(specs: &[TensorSpec], model: &Model) -> Result<Vec<Part>, Error> {
+fn parts(specs: &[TensorSpec], model: &Model, outside: &Outside<'_>) -> Result<Vec<Part>, Error> {
     let places: HashMap<&str, usize> = specs.iter().enumerate().map(|(place, spec)| (&*spec.name, place)).collect();
     let constants = model.initializers.iter().filter_map(constant).collect::<Result<Vec<_>, Error>>()?;
     let nodes = constants.into_iter().chain(model.nodes.iter().map(node));
@@ -104,9 +153,17 @@ fn parts(specs: &[TensorSpec], model: &Model) -> Result<Vec<Part>, Error> {
         let Some(found) = found else {
             return Err(refuse(FORMAT, format!("initializer {} is no tensor of {shape} {dtype}", quoted(name))));
         };
-        let head = tensor(name, *dtype, shape, None)?.encode_to_vec();
-        let values = Part::Field(tensor_proto::RAW_DATA, vec![Part::Values(found)]);
-        graph.push(Part::Field(graph_proto::INITIALIZER, vec![Part::Bytes(head), values]));
+        let mut head = tensor(name, *dtype, shape, None)?;
+        let values = match outside.offsets.get(&found) {
+            None => Some(Part::Field(tensor_fields::RAW_DATA, vec![Part::Values(found)])),
+            Some(offset) => {
+                head.external_data = outside.place(*offset, specs[found].byte_len());
+                head.data_location = Some(DataLocation::External.into());
+                None
+            }
+        };
+        let fields = std::iter::once(Part::Bytes(head.encode_to_vec())).chain(values);
+        graph.push(Part::Field(graph_proto::INITIALIZER, fields.collect()));
     }
     let values = |values: &[Value]| values.iter().map(value).collect::<Result<Vec<_>, Error>>();
     let (input, output, value_info) = (values(&model.inputs)?, values(&model.outputs)?, values(&model.values)?);
@@ -238,6 +295,7 @@ mod tests {
                 Initializer::Constant { name: "b".to_owned(), dtype: DType::F32, shape, bytes },
             ],
             metadata: vec![("own".to_owned(), "kept".to_owned())],
+            outside: None,
         }
     }
 
@@ -262,6 +320,55 @@ mod tests {
         assert_eq!((weight.dims.as_slice(), weight.raw_data()), (&[2][..], &[0, 0, 128, 63, 0, 0, 0, 64][..]));
         assert_eq!((graph.input.len(), graph.output.len(), graph.value_info.len()), (1, 1, 1));
         assert!(plan.frame(&pairs("1234")).is_err() && plan.frame(&[]).is_err());
+    }
+
+    /// Values of 1,024 bytes and more, each at a page of the other file; the model ends with the metadata.
+    #[test]
+    fn values_beside_a_model_begin_at_pages() {
+        let lens = [256_usize, 255, 1025, 1024];
+        let shape = |len: usize| Shape::new([len]).expect("a shape");
+        let stored = |name: &str, len: usize| Initializer::Stored {
+            name: name.to_owned(),
+            dtype: DType::F32,
+            shape: shape(len),
+        };
+        let named: Vec<(String, usize)> = lens.iter().enumerate().map(|(i, len)| (format!("w{i}"), *len)).collect();
+        let specs: Vec<TensorSpec> =
+            named.iter().map(|(name, len)| TensorSpec::new(name, DType::F32, shape(*len))).collect();
+        let initializers = named.iter().map(|(name, len)| stored(name, *len)).collect();
+        let whole = Model { initializers, nodes: Vec::new(), ..model() };
+        let model = Model { outside: Some("m.onnx.data".to_owned()), ..whole.clone() };
+        let pairs = vec![("receipt".to_owned(), "000".to_owned())];
+        let (plan, placed) = self::plan(&specs, &model, &pairs).expect("fits");
+        let end = plan.divided().expect("two files");
+        // One page of 1,024 bytes, two of 4,100, and 4,096.
+        assert_eq!(placed.len, end + 3 * PAGE + 4096);
+        let mut file = vec![0; end as usize];
+        for (at, bytes) in plan.frame(&pairs).expect("as long") {
+            file[at as usize..][..bytes.len()].copy_from_slice(&bytes);
+        }
+        let read = ModelProto::decode(&*file).expect("a message");
+        assert_eq!(read.metadata_props.len(), 2);
+        let mut next = 0;
+        for (tensor, (spec, at)) in
+            read.graph.expect("a graph").initializer.iter().zip(specs.iter().zip(placed.offsets))
+        {
+            let is_outside = spec.byte_len() >= Model::OUTSIDE;
+            assert_eq!(tensor.data_location == Some(DataLocation::External.into()), is_outside);
+            assert_eq!(tensor.raw_data.is_none(), is_outside);
+            let pairs: Vec<_> = tensor.external_data.iter().map(|pair| (pair.key(), pair.value())).collect();
+            if !is_outside {
+                assert!(pairs.is_empty() && at + spec.byte_len() <= end, "{tensor:?}");
+                continue;
+            }
+            let (offset, len) = (next.to_string(), spec.byte_len().to_string());
+            assert_eq!(pairs, [("location", "m.onnx.data"), ("offset", &*offset), ("length", &*len)]);
+            assert_eq!((at, next % PAGE), (end + next, 0));
+            next = (next + spec.byte_len()).next_multiple_of(PAGE);
+        }
+        let short = Model { initializers: whole.initializers[1..2].to_vec(), ..model };
+        let (plan, _) = self::plan(&specs[1..2], &short, &pairs).expect("fits");
+        assert_eq!(plan.divided(), None);
     }
 
     #[test]

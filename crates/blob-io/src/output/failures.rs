@@ -18,11 +18,12 @@ struct Case {
     read: fn(&Path) -> Option<String>,
 }
 
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     Case { name: "file", write: file, read: |home| fs::read_to_string(home.join("x")).ok() },
     Case { name: "folder", write: folder, read: |home| whole(&home.join("out"), &["a/x.npy", "y.npy"]) },
     Case { name: "set", write: set, read: indexed },
     Case { name: "pair", write: pair, read: paired },
+    Case { name: "divided", write: divided, read: with_values },
     Case { name: "all", write: all, read: |home| whole(home, &ALL) },
 ];
 
@@ -95,6 +96,21 @@ fn paired(home: &Path) -> Option<String> {
     Some(if symbol == weights { weights } else { "a mix".to_owned() })
 }
 
+/// A model, and the file of its values, written as one.
+fn divided(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    let create = |name: &str| Output::create(home.join(name), if_exists);
+    let mut output = create("model")?.divided(text.len() as u64, create("values")?)?;
+    output.set_len(2 * text.len() as u64)?;
+    output.write_all(&text.repeat(2).into_bytes())?;
+    output.finish()
+}
+
+/// A model is one with its own values alone; where there is no model, nothing can be opened.
+fn with_values(home: &Path) -> Option<String> {
+    fs::metadata(home.join("model")).ok()?;
+    Some(whole(home, &["model", "values"]).unwrap_or_else(|| "no values".to_owned()))
+}
+
 fn renamed(index: &[u8], names: &BTreeMap<String, String>) -> Option<Vec<u8>> {
     let index = std::str::from_utf8(index).ok()?;
     let lines: Vec<&str> = index.lines().map(|line| names.get(line).map_or(line, |other| other)).collect();
@@ -136,15 +152,21 @@ fn fails(case: &Case, fails: Fails, if_exists: IfExists) -> bool {
     let (done, failed) = with(fails, || (case.write)(home, if_exists, "new"));
     let mut found = (case.read)(home);
     if found.is_none() && old.is_some() {
-        // Killed between two renames: the next run gives the old folder the target's name back, also where that run
-        // replaces nothing. Where names are exchanged, the first call that fails is that one.
-        let is_in_two = match fails {
-            Fails::From(_) => !exchanges(home),
-            Fails::Then(..) => true,
-            Fails::Once(_) => false,
-        };
-        assert!(case.name == "folder" && is_in_two, "{about}");
-        OutputDir::create(home.join("out"), IfExists::Refuse).expect_err("it is back");
+        if case.name == "divided" {
+            // Killed between the names: no model of this name, so that none is read with the other's values.
+            assert!(matches!(fails, Fails::From(_)), "{about}");
+            (case.write)(home, IfExists::Replace, "old").unwrap_or_else(|e| panic!("{about}: {e}"));
+        } else {
+            // Killed between two renames: the next run gives the old folder the target's name back, also where that
+            // run replaces nothing. Where names are exchanged, the first call that fails is that one.
+            let is_in_two = match fails {
+                Fails::From(_) => !exchanges(home),
+                Fails::Then(..) => true,
+                Fails::Once(_) => false,
+            };
+            assert!(case.name == "folder" && is_in_two, "{about}");
+            OutputDir::create(home.join("out"), IfExists::Refuse).expect_err("it is back");
+        }
         found = (case.read)(home);
     }
     let is_new = found.as_deref() == Some("new");

@@ -76,7 +76,11 @@ impl Complete {
     /// # Errors
     /// As [`Complete::publish`], for the first file that cannot be named.
     pub fn publish_all(files: Vec<Self>) -> Result<(), Error> {
-        let files = files.into_iter().filter(|file| matches!(file.backing, Backing::Sibling(_)));
+        let parts = |file: Self| match file.backing {
+            Backing::Pair(pair) => pair.into_files(file.name).into_iter().rev().collect(),
+            backing => vec![Self { name: file.name, backing }],
+        };
+        let files = files.into_iter().flat_map(parts).filter(|file| matches!(file.backing, Backing::Sibling(_)));
         let members: Vec<SetFile> = files.map(SetFile::new).collect::<Result<_, Error>>()?;
         // In order, so that two processes never wait for each other; one folder may have several spellings.
         let in_folder = members.iter().map(|member| {

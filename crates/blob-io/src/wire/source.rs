@@ -154,6 +154,33 @@ impl<B: AsRef<[u8]> + Send + Sync> Source for Bytes<B> {
     }
 }
 
+/// Two inputs, the second behind the first.
+#[derive(Clone, Debug)]
+pub(crate) struct Joined {
+    pub(crate) first: Input,
+    pub(crate) second: Input,
+}
+
+impl Source for Joined {
+    fn len(&self) -> u64 {
+        self.first.len() + self.second.len()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let at = self.first.len();
+        let left = at.saturating_sub(offset).min(buf.len() as u64) as usize;
+        let (of_first, of_second) = buf.split_at_mut(left);
+        if !of_first.is_empty() {
+            self.first.read_at(offset, of_first)?;
+        }
+        if of_second.is_empty() { Ok(()) } else { self.second.read_at(offset.max(at) - at, of_second) }
+    }
+
+    fn is_unchanged(&self) -> io::Result<bool> {
+        Ok(self.first.is_unchanged()? && self.second.is_unchanged()?)
+    }
+}
+
 /// Fills `out` with the bytes from `offset` on; an error has the offset.
 pub(crate) fn read(source: &dyn Source, offset: u64, out: &mut [u8]) -> Result<(), ReadError> {
     work::visit(out.len() as u64, 1);
