@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::ids::DeviceId;
 
-/// The right of a borrow to its byte range.
+/// The right of a borrow to a byte range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {

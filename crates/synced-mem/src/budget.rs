@@ -21,8 +21,8 @@ use crate::shared::SharedMem;
 /// same order; where that does not help the access is [`Error::Exhausted`]. So a budget without a limit, of
 /// `usize::MAX` bytes, is of use too.
 ///
-/// Blocks are counted while a memory has them: device memory that is freed in the order of a queue, or host memory that
-/// a queue has yet to leave, is no longer counted.
+/// Blocks are counted while a memory has the block: device memory that is freed in the order of a queue, or host memory
+/// that a queue has yet to leave, is no longer counted.
 ///
 /// ```
 /// use synced_mem::loopback::{Loopback, Mode};
@@ -60,7 +60,7 @@ impl Budget {
         }
     }
 
-    /// Makes memories give up their copies until there is room for `bytes` more.
+    /// Makes memories give up copies until there is room for `bytes` more.
     ///
     /// A block is given back after the work that its queues have then, whatever else is launched later. So room that is
     /// made before a kernel is launched is there while that kernel runs; an access that lacks room and comes after the

@@ -31,7 +31,7 @@
 //!
 //! A [`Program`] of PTX that stands in your code is compiled once for each GPU and kept. One that is had at run time,
 //! PTX or a cubin, is loaded by [`Loaded::of`] and unloaded with its last handle. [`launch`] checks the [`Grid`], with
-//! its shared memory, against the GPU's limits before the driver is asked.
+//! the shared memory, against the GPU's limits before the driver is asked.
 //!
 //! # Memory
 //!
@@ -51,7 +51,7 @@
 //! newer than it knows. An application turns on the feature `cuda-newest`, which asks nothing; a library leaves the
 //! choice to it, because versions exclude each other. The environment variable `CUDARC_CUDA_VERSION=13040` does the
 //! same for one build. Where another crate of the tree turns on cudarc's feature `dynamic-linking`, the program links
-//! the driver's library and does not start without it: then a missing driver is no error value.
+//! the driver's library and does not start without that library: then a missing driver is no error value.
 //!
 //! # Other users of the GPU
 //!
@@ -122,7 +122,7 @@ pub struct Info {
 pub struct MemoryStats {
     /// Bytes that the pool has of the GPU: those in use, and freed ones that wait to be used again.
     pub reserved: u64,
-    /// Bytes of blocks. How many of them could be given up a [`Budget`](crate::Budget) says.
+    /// Bytes of blocks. How many could be given up a [`Budget`](crate::Budget) says.
     pub used: u64,
     /// The most bytes of blocks at once.
     pub peak: u64,

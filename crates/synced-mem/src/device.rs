@@ -22,10 +22,10 @@ use crate::stats::Meter;
 /// `blob-ops` are for CUDA alone, and work on the blobs of other devices is done on the host.
 ///
 /// # Safety
-/// * `id` always answers the same, and no other device ever answers it.
+/// * `id` always answers the same, and no other device ever answers the same.
 /// * `queue` makes queues of this device that keep the promises of [`Queue`], and `host_block` keeps the ninth of them:
 ///   a memory is locked when its pool asks for a block.
-/// * Where `dlpack` has a name, other libraries mean this device by it, and the same addresses.
+/// * Where `dlpack` has a name, other libraries mean this device by that name, and the same addresses.
 pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     /// Which device this is.
     fn id(&self) -> DeviceId;
@@ -39,7 +39,7 @@ pub unsafe trait Device: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`] when the backend has none to give.
     fn queue(&self) -> Result<Arc<dyn Queue>, Error>;
 
-    /// Where the traffic of all memories on this device is counted. A backend keeps one and returns it.
+    /// Where the traffic of all memories on this device is counted. A backend keeps and returns one meter.
     fn meter(&self) -> &Meter;
 
     /// DLPack's kind and number of the device, by which other libraries know it; none without such a name.
@@ -100,7 +100,7 @@ pub enum Host {
 /// [`synchronize`](Self::synchronize) returns.
 ///
 /// # Safety
-/// An implementation promises, and safe code relies on it:
+/// An implementation promises, and safe code relies on the promises:
 /// 1. **Identity.** `id` always answers the same, no other queue ever answers it, and `device` is always the same.
 /// 2. **Order.** Work of one queue takes effect in the order in which it was enqueued.
 /// 3. **Waiting.** What is enqueued after `wait_for(other)` has returned `Ok` takes effect after everything that was
@@ -165,9 +165,9 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     unsafe fn adopt(&self, address: u64, len: usize) -> Result<Box<dyn Block>, Error>;
 
     /// Host bytes as a block of this queue's device that is only read: by kernels, and as the source of
-    /// [`copy`](Self::copy). Dropping it frees nothing. `None` where the device cannot read these bytes where they lie,
-    /// and always of a device that does not [share the host's memory](Device::shares_host). A memory is locked when it
-    /// calls this.
+    /// [`copy`](Self::copy). Dropping the block frees nothing. `None` where the device cannot read these bytes where
+    /// they lie, and always of a device that does not [share the host's memory](Device::shares_host). A memory is
+    /// locked when it calls this.
     ///
     /// # Safety
     /// `len` bytes at `host` are readable and unchanged from each call that enqueues work on the block until a
@@ -230,7 +230,7 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// [`Error::Device`].
     unsafe fn download(&self, from: &dyn Block, at: usize, to: NonNull<u8>, len: usize) -> Result<Host, Error>;
 
-    /// Whether [`copy`](Self::copy) can bring bytes of that device here, whichever backend it belongs to.
+    /// Whether [`copy`](Self::copy) can bring bytes of that device here, whichever backend that device belongs to.
     fn reaches(&self, other: &dyn Device) -> bool;
 
     /// Enqueues a copy of `len` bytes from a block of this device, or of one that this queue reaches.

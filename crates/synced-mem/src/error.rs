@@ -41,7 +41,7 @@ pub enum Error {
         /// The error of the backend.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The origin of a memory did not give these bytes, which stay where they are.
+    /// The origin of a memory did not give these bytes, which stay at the origin.
     #[non_exhaustive]
     Origin {
         /// The bytes that were to be read.
@@ -58,7 +58,7 @@ pub enum Error {
         bytes: usize,
         /// How many bytes the memories of the budget may take together.
         limit: usize,
-        /// How many bytes are in use, by memories that are borrowed or have nowhere to put their bytes.
+        /// How many bytes are in use, by memories that are borrowed or have no other place for the bytes.
         in_use: usize,
     },
     /// A device had no block of this size, and the other memories of the budget gave none up.
@@ -113,7 +113,7 @@ pub enum Error {
         /// The length of the memory that was to be adopted.
         got: usize,
     },
-    /// A range does not lie within the memory, or ends before it starts.
+    /// A range does not lie within the memory, or ends before the start.
     #[non_exhaustive]
     OutOfBounds {
         /// The byte range asked for.
@@ -121,7 +121,7 @@ pub enum Error {
         /// The length of the memory, in bytes.
         len: usize,
     },
-    /// Two borrows overlap and at least one of them writes.
+    /// Two borrows overlap and at least one writes.
     #[non_exhaustive]
     Conflict {
         /// The access that was asked for.

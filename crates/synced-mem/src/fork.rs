@@ -20,7 +20,7 @@ use crate::error::Error;
 /// The number of forks between the first process and this one, since a lock was first made.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// A process, as its forks tell it from its parents.
+/// A process, by which a fork is told from the parents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(u32);
 

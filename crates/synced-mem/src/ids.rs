@@ -1,4 +1,4 @@
-//! The identities of devices and queues. It relies on nothing.
+//! The identities of devices and queues. Relies on nothing.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -32,7 +32,7 @@ pub struct BudgetStats {
     pub limit: usize,
     /// How many bytes they take now.
     pub in_use: usize,
-    /// The most bytes that they took at once. Memories that had blocks when they were added may have passed the limit.
+    /// The most bytes taken at once. Memories that had blocks when they were added may have passed the limit.
     pub peak: usize,
     /// How many of the bytes in use could be given up now for nothing: nothing borrows them, and they are elsewhere,
     /// too.
@@ -69,7 +69,7 @@ pub(crate) struct Used {
     taken: AtomicUsize,
     /// Whether the memory was borrowed there since it was last asked for its room.
     lately: AtomicBool,
-    /// Whether a thread makes the memory give up its room. Set while the book is locked.
+    /// Whether a thread makes the memory give up the room. Set while the book is locked.
     leaves: AtomicBool,
 }
 
@@ -196,7 +196,7 @@ impl Ledger {
         }
     }
 
-    /// Counts a memory that has made way, if it has.
+    /// Counts a memory, if that has made way.
     fn has_left(&self, used: &Used, held: usize) -> bool {
         let has_left = used.taken.load(Ordering::Relaxed) == 0;
         if has_left {

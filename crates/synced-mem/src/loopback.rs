@@ -110,7 +110,7 @@ impl Loopback {
     }
 
     /// The next of the [staged](Self::stage_transfers) transfers waits in its call, before anything of it is done,
-    /// until the hold is dropped. Another hold is for the transfer after it.
+    /// until the hold is dropped. Another hold is for the next transfer.
     pub fn hold_transfer(&self) -> Hold {
         let (machine, device) = (Arc::clone(&self.machine), self.id);
         Hold { number: machine.hold(device), machine, device }
@@ -129,7 +129,7 @@ impl Loopback {
         Report { bytes_in_use: account.in_use, live_blocks: account.live, pending, misuses }
     }
 
-    /// Device memory with an owner of its own, to be adopted.
+    /// Device memory with a separate owner, to be adopted.
     ///
     /// # Errors
     /// [`Error::DeviceOutOfMemory`] when the host has no room.
@@ -209,7 +209,7 @@ impl Drop for Hold {
 
 /// Memory of a [`Loopback`] whose owner is not a queue: what [`Queue::adopt`] is for.
 ///
-/// Dropping it frees the memory at once, whatever work is pending on it; such work is then listed as a misuse.
+/// Dropping the block frees the memory at once, whatever work is pending there; such work is then listed as a misuse.
 #[derive(Debug)]
 pub struct ExternalBlock {
     machine: Arc<Machine>,
@@ -218,7 +218,7 @@ pub struct ExternalBlock {
 }
 
 impl ExternalBlock {
-    /// Where it starts, as the device counts.
+    /// The start, as the device counts.
     pub fn address(&self) -> u64 {
         self.slot
     }

@@ -19,7 +19,7 @@ pub trait Origin: Send + Sync {
     }
 
     /// Whether a part can be read without the rest. Asked once, when a memory is made. Of an origin that has to decode
-    /// everything for any byte, a memory reads all bytes that it lacks at the first access.
+    /// everything for any byte, a memory reads all missing bytes at the first access.
     fn is_direct(&self) -> bool {
         true
     }
@@ -36,7 +36,7 @@ pub trait Origin: Send + Sync {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OriginError {
-    /// The origin is no longer what it was when the memory was made: for example, a file was written, cut or replaced.
+    /// The origin has changed since the memory was made: for example, a file was written, cut or replaced.
     #[non_exhaustive]
     Changed {
         /// The origin's own words.
@@ -51,7 +51,7 @@ pub enum OriginError {
 }
 
 impl OriginError {
-    /// The origin is no longer what it was.
+    /// The origin has changed.
     pub fn changed(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         OriginError::Changed { source: source.into() }
     }

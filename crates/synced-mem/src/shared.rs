@@ -31,7 +31,7 @@ use crate::host::pool::HostPool;
 use crate::shared::guards::{HostMut, HostRef};
 use crate::stats::{Observer, Stats};
 
-/// A handle to a memory of a fixed length; cloning it shares the memory (Caffe's `ShareData`).
+/// A handle to a memory of a fixed length; a clone shares the memory (Caffe's `ShareData`).
 ///
 /// Any number of readers may overlap; a writer that overlaps another borrow, of any copy, gets [`Error::Conflict`].
 /// Disjoint and empty ranges never conflict. A leaked guard keeps a range borrowed until the process ends, which is
@@ -438,7 +438,7 @@ mod tests {
                 let memory = memory.clone();
                 move || done.send(memory.host(..).unwrap()).unwrap()
             });
-            // It would wait for the lock that is held here.
+            // A wait here would be for the lock that is held here.
             let guard = read.recv_timeout(Duration::from_secs(20)).expect("no lock taken");
             let again = memory.host(..=7).unwrap();
             assert_eq!((&guard[..], guard.as_ptr()), (&[3; 8][..], again.as_ptr()));
@@ -496,7 +496,7 @@ mod tests {
         writer[0] = 30;
         assert_eq!(*old, [1, 2]);
         assert_eq!(old.as_ptr(), owner.as_ptr());
-        // Adopted bytes serve readers for as long as they are the newest.
+        // Adopted bytes serve readers for as long as no newer ones exist.
         let new = memory.host(0..2).unwrap();
         assert_eq!(new.as_ptr(), owner.as_ptr());
         drop(writer);
@@ -544,7 +544,7 @@ mod tests {
         }
     }
 
-    /// An owner whose destructor tries to write the memory that owned it.
+    /// An owner whose destructor tries to write the memory that held the owner.
     struct Writes(Arc<Mutex<Option<SharedMem>>>, Arc<Mutex<Vec<bool>>>);
 
     impl AsRef<[u8]> for Writes {

@@ -119,7 +119,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// All, in their order above.
+    /// All, in the order above.
     const ALL: [Self; 11] = [
         Self::Upload,
         Self::Download,

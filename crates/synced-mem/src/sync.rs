@@ -32,7 +32,7 @@ impl<S> Lock<S> {
         Self { value: Mutex::new(value), settled: Condvar::new(), process: Process::current() }
     }
 
-    /// The process that made it.
+    /// The process that made the lock.
     pub(crate) fn process(&self) -> Process {
         self.process
     }
@@ -62,7 +62,7 @@ pub(crate) trait Door<S> {
     /// Runs `step` while nothing else changes the value.
     fn with<R>(&mut self, step: impl FnOnce(&mut S) -> R) -> R;
 
-    /// While other threads are `busy` outside the lock: waits until one of them has settled its work.
+    /// While other threads are `busy` outside the lock: waits until one has settled its work.
     fn settle(&mut self, _busy: impl Fn(&S) -> bool) {}
 
     /// Tells other threads that this one has settled its work outside the lock.

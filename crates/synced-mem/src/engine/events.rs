@@ -15,11 +15,11 @@ pub(crate) enum Deferred {
     Tell(Event),
     DropBuffer(HostBuffer),
     DropOwner(Box<dyn Any + Send + Sync>),
-    /// Not user code, but the backend's own lock may be held while its device works.
+    /// Not user code, but the backend's own lock may be held while the device works.
     DropBlock(Arc<dyn Block>),
 }
 
-/// The counters of one memory, and its observer.
+/// The counters of one memory, and the observer.
 #[derive(Default)]
 pub(crate) struct Events {
     pub(crate) stats: Stats,

@@ -49,7 +49,7 @@ impl QueueHandle {
         self.queue
     }
 
-    /// An error of this queue, with its name.
+    /// An error of this queue, with the name.
     pub(crate) fn named(&self, error: &Error) -> Error {
         let (device, op, what) = match error {
             Error::Device { device, op, source } => (*device, *op, source.to_string()),

@@ -31,7 +31,7 @@ pub(crate) fn shrink(mut door: impl Door<State>) {
     follow_up(&mut door, followup, Bound::Gaps);
 }
 
-/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after its release.
+/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after the release.
 pub(crate) fn end(state: &mut State) {
     state.end();
     state.events.take_pending().into_iter().for_each(Pending::run);

@@ -58,7 +58,7 @@ pub(super) struct Account {
     failures: Vec<(Operation, u64, Fault)>,
     /// Whether blocks are given out again.
     pub(super) reuses: bool,
-    /// Whether the device reads host bytes where they lie.
+    /// Whether the device reads host bytes in place.
     pub(super) shares_host: bool,
     /// Where transfers of host bytes wait for the device: their answer.
     pub(super) stages: Option<Host>,
@@ -66,7 +66,7 @@ pub(super) struct Account {
     pub(super) holds: Vec<Held>,
 }
 
-/// A staged transfer that is to wait in its call.
+/// A staged transfer that is to wait in the call.
 #[derive(Debug)]
 pub(super) struct Held {
     /// Which hold.

@@ -39,7 +39,7 @@ pub(super) struct Piece {
     host: Option<HostStart>,
 }
 
-/// The first of host bytes that the device reads where they lie.
+/// The first of host bytes that the device reads in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct HostStart(NonNull<u8>);
 

@@ -1,5 +1,5 @@
 //! Tests of the loopback as a tool: when work runs, limits, failures, misuses and kernels.
-//! What it promises as a backend is tested by the conformance suite.
+//! The conformance suite tests the promises of a backend.
 
 mod faults;
 mod kernels;
@@ -21,7 +21,7 @@ use crate::{Access, Arg, Block};
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// Enqueues a kernel that only notes its name.
+    /// Enqueues a kernel that only notes a name.
     fn note(&self, queue: &dyn Queue, name: impl ToString) {
         let (log, name) = (self.clone(), name.to_string());
         launch(queue, [], move |_| log.0.lock().unwrap().push(name)).unwrap();

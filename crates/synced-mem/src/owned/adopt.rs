@@ -1,4 +1,4 @@
-//! Memory from outside: bytes or device memory that were allocated elsewhere, with the owner that keeps them.
+//! Memory from outside: bytes or device memory that were allocated elsewhere, with the owner that keeps the bytes.
 //!
 //! The raw forms are unsafe: only the caller knows that the memory stays. The owner is dropped when no queue and
 //! no borrow uses the memory any more, or leaked with it where that cannot be known.
@@ -87,7 +87,7 @@ impl From<Vec<u8>> for SharedMem {
     }
 }
 
-/// The same memory behind a handle that can be cloned and that checks its borrows at run time.
+/// The same memory behind a handle that can be cloned and that checks borrows at run time.
 impl From<SyncedMem> for SharedMem {
     fn from(memory: SyncedMem) -> Self {
         Self { inner: Arc::new(memory.inner) }

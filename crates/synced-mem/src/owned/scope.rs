@@ -2,7 +2,7 @@
 //!
 //! No queue ever sees a lent slice: its bytes go to and from devices through a buffer of our own, and each such
 //! transfer is finished before the call returns. So nothing is left to settle when the scope ends, not even after a
-//! panic or a leak. The scope owns its memories and hands out references; it leaves out everything that would let one
+//! panic or a leak. The scope owns the memories and hands out references; it leaves out everything that would let one
 //! escape.
 
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ use crate::owned::SyncedMem;
 /// # Ok::<(), synced_mem::Error>(())
 /// ```
 ///
-/// A memory cannot leave its scope:
+/// A memory cannot leave the scope:
 ///
 /// ```compile_fail
 /// let bytes = [1u8, 2, 3];
@@ -72,7 +72,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// The memories of a scope, freed at its end, after a panic too.
+/// The memories of a scope, freed at the end, after a panic too.
 #[derive(Default)]
 struct Owned {
     memories: RefCell<Vec<NonNull<SyncedMem>>>,

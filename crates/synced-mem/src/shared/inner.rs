@@ -96,7 +96,7 @@ impl Inner {
     }
 
     /// Puts memory in the place of all bytes, where nothing is borrowed. Refused memory is dropped outside the lock:
-    /// its owner's destructor is user code.
+    /// the owner's destructor is user code.
     pub(crate) fn adopt(&self, adoption: Operation<'_>) -> Result<(), Error> {
         self.act(adoption, |state| self.check(state, &state.facts.whole(), Access::Write))
     }

@@ -1,4 +1,4 @@
-//! The memory of copies, from its allocation to its end. Memory that a queue may still use is put aside and given back
+//! The memory of copies, from allocation to end. Memory that a queue may still use is put aside and given back
 //! later; memory that can never be known to be unused is leaked, counted and reported. The plan makes sure that no
 //! slice of freed memory is left.
 
@@ -161,7 +161,7 @@ impl State {
         self.facts.broken.first_of(queues).map(|(queue, error)| queue.named(error))
     }
 
-    /// Frees a host buffer, once the lock is released: its owner's destructor is user code.
+    /// Frees a host buffer, once the lock is released: the owner's destructor is user code.
     pub(crate) fn discard(&mut self, buffer: HostBuffer) {
         self.count_buffer(EventKind::Free, buffer.allocated());
         self.events.defer(Deferred::DropBuffer(buffer));
@@ -215,7 +215,7 @@ impl State {
         self.events.count(kind, range.clone(), range.len(), queue, None);
     }
 
-    /// Counts a host buffer that was allocated or freed, by its size.
+    /// Counts a host buffer that was allocated or freed, by size.
     pub(crate) fn count_buffer(&mut self, kind: EventKind, allocated: usize) {
         if allocated > 0 {
             self.events.count(kind, self.facts.whole(), allocated, None, None);

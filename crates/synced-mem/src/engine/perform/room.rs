@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::ids::DeviceId;
 use crate::ledger::Account;
 
-/// Room that a copy lacks for its memory.
+/// Room that a copy lacks for memory.
 pub(crate) struct Room {
     pub(crate) slot: Slot,
     bytes: usize,
@@ -44,7 +44,7 @@ impl Room {
 }
 
 impl State {
-    /// Enters the memory in a budget, unless it is there already.
+    /// Enters the memory in a budget, unless already there.
     pub(crate) fn enter_budget(&mut self, account: &Arc<Account>) -> bool {
         let mut accounts: Vec<_> = self.accounts.take().into_iter().flatten().collect();
         let is_new = !accounts.iter().any(|known| known.is_of(account));
