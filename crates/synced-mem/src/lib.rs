@@ -14,12 +14,10 @@
 //!
 //! | access to `range` of a copy | moved before it | V afterwards | needs |
 //! |---|---|---|---|
-//! | read | what V(copy) lacks of the range: from where it is valid; zeros where nothing was ever written | V(copy) ∪
-//! range | `&self` |
+//! | read | what V(copy) lacks of the range: from where it is valid; zeros where nothing was ever written | V(copy) ∪ range | `&self` |
 //! | write | as a read | range in V(copy) alone | `&mut self`, or no other borrow of the range |
 //! | overwrite | nothing | range in V(copy) alone | as a write |
-//! | evict | what only this copy holds: to the host, or from the host to a device; from the origin to the host |
-//! V(copy) ∖ range | `&mut self`, or no borrow there |
+//! | evict | what only this copy holds: to the host, or from the host to a device; from the origin to the host | V(copy) ∖ range | `&mut self`, or no borrow there |
 //! | adopt | nothing | everything in V(adopted) alone | as a write of everything |
 //!
 //! A set has at most 256 ranges, and fewer in a memory of less than 16 KiB (16 up to 1 KiB). Up to there nothing moves
@@ -54,14 +52,11 @@
 //! | code that is not this crate's | when it runs | what it may do with memories |
 //! |---|---|---|
 //! | an owner's `as_ref` | once, on adoption, with nothing locked | use any |
-//! | an owner's destructor, an observer's | after the work of the call that let it go, with nothing locked | use any,
-//! this one included; but the borrow that this call returns stands already |
+//! | an owner's destructor, an observer's | after the work of the call that let it go, with nothing locked | use any, this one included; but the borrow that this call returns stands already |
 //! | [`Origin::read`] | with the memory's lock released | use any but this one |
 //! | an origin's destructor | as an owner's | as an owner's |
-//! | [`Observer::event`] | after the work of the call it tells of, with nothing locked | use any, this one included;
-//! drop its last handle |
-//! | [`Queue::synchronize`], [`Queue::wait_for`], [`Queue::make_room`] | with the memory's lock released | use none,
-//! but wait for code that does, such as a kernel |
+//! | [`Observer::event`] | after the work of the call it tells of, with nothing locked | use any, this one included; drop its last handle |
+//! | [`Queue::synchronize`], [`Queue::wait_for`], [`Queue::make_room`] | with the memory's lock released | use none, but wait for code that does, such as a kernel |
 //! | a [`Block`]'s destructor | with the memory's lock released | use none |
 //! | all else of a [`Device`] or a [`Queue`] | with the memory's lock held | use none, nor wait for code that does |
 //! | a kernel of the loopback | see [`loopback::launch`] | use any, but not wait for its own end |
@@ -90,12 +85,9 @@
 //! |---|---|
 //! | `SyncedMemory(size)`, `size()` | [`SyncedMem::new`], [`len`](SyncedMem::len); [`SharedMem::new`] |
 //! | `cpu_data()` | [`host`](SyncedMem::host) |
-//! | `mutable_cpu_data()` | [`host_mut`](SyncedMem::host_mut); [`host_overwrite`](SyncedMem::host_overwrite) where all
-//! is written, which moves nothing |
-//! | `gpu_data()`, `mutable_gpu_data()` | [`device`](SyncedMem::device), [`device_mut`](SyncedMem::device_mut),
-//! [`device_overwrite`](SyncedMem::device_overwrite) |
-//! | `set_cpu_data(p)` | [`adopt`](SyncedMem::adopt) of a vector, of bytes [with an owner](HostBuffer::from_owner), or
-//! of [raw ones](HostBuffer::from_raw) |
+//! | `mutable_cpu_data()` | [`host_mut`](SyncedMem::host_mut); [`host_overwrite`](SyncedMem::host_overwrite) where all is written, which moves nothing |
+//! | `gpu_data()`, `mutable_gpu_data()` | [`device`](SyncedMem::device), [`device_mut`](SyncedMem::device_mut), [`device_overwrite`](SyncedMem::device_overwrite) |
+//! | `set_cpu_data(p)` | [`adopt`](SyncedMem::adopt) of a vector, of bytes [with an owner](HostBuffer::from_owner), or of [raw ones](HostBuffer::from_raw) |
 //! | `set_gpu_data(p)` | [`adopt_device`](SyncedMem::adopt_device) |
 //! | `async_gpu_push(stream)` | [`upload`](SyncedMem::upload); and back: [`prefetch_host`](SyncedMem::prefetch_host) |
 //! | `head()` | [`head`](SyncedMem::head) |
@@ -112,14 +104,12 @@
 //!
 //! | `CDnnBlob::GetBuffer` | here |
 //! |---|---|
-//! | `GetBuffer(pos, size, true)` … `ReleaseBuffer(ptr, false)` (`TDnnBlobBufferAccess::Read`) | [`SharedMem::host`] of
-//! that range |
+//! | `GetBuffer(pos, size, true)` … `ReleaseBuffer(ptr, false)` (`TDnnBlobBufferAccess::Read`) | [`SharedMem::host`] of that range |
 //! | `GetBuffer(pos, size, false)` … `ReleaseBuffer(ptr, true)` (`Write`) | [`SharedMem::host_overwrite`] |
 //! | `GetBuffer(pos, size, true)` … `ReleaseBuffer(ptr, true)` (`ReadWrite`) | [`SharedMem::host_mut`] |
 //! | `GetBuffer(pos, size, false)` … `ReleaseBuffer(ptr, false)` | nothing is read or kept: nothing to call |
 //! | `TransferDataToThisThread` | nothing: memory belongs to no thread |
-//! | `GetCurrentMemoryUsage`, `GetPeakMemoryUsage`, `GetMemoryInPools`, `CleanUp` | [`SyncedMem::stats`],
-//! [`Device::meter`], [`HostPool`] |
+//! | `GetCurrentMemoryUsage`, `GetPeakMemoryUsage`, `GetMemoryInPools`, `CleanUp` | [`SyncedMem::stats`], [`Device::meter`], [`HostPool`] |
 //!
 //! Different on purpose: the position is honoured on every backend; guards end in any order, on any thread; writing
 //! through a guard takes effect on devices too; a range outside the memory is an error, not a null pointer.
