@@ -1,6 +1,7 @@
 """What onnxruntime and OpenCV 5 compute of each layer type, against the real Caffe or MXNet: the figures of docs/onnx.md.
 
-    python side_onnx_layers.py BLOB caffe|mxnet      (in the environment of onnx.txt; BLOB is the tool)
+    python side_onnx_layers.py BLOB caffe|mxnet            (in the environment of onnx.txt; BLOB is the tool)
+    python side_onnx_layers.py BLOB caffe|mxnet RUNTIMES   (the same of rten and tract; RUNTIMES is what cargo builds of runtimes/)
 
 A case is a net with weights, inputs and the framework's outputs in tests/data/onnx_graph. Each becomes a model by `blob convert`,
 is proved by `blob verify`, checked by onnx, and run. A figure is the greatest difference of a case, relative to the output's
@@ -58,7 +59,19 @@ def off(found, wanted, is_boxes):
     return float(np.max(np.abs(found.astype(float) - wanted), initial=0.0) / max(np.max(np.abs(wanted), initial=0.0), 1e-30))
 
 
-def one(engine, path, case, framework):
+def by_rust(runtimes, engine, path, inputs):
+    """The outputs by name of a runtime in Rust."""
+    line = lambda name, value: "\t".join([name, ",".join(map(str, value.shape)), ",".join(map(repr, value.astype(float).ravel().tolist()))])
+    text = "".join(line(*item) + "\n" for item in inputs.items())
+    done = subprocess.run([runtimes, engine, path], input=text, capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    fields = [line.split("\t") for line in done.stdout.splitlines()]
+    numbers = lambda text, kind: np.array([kind(one) for one in text.split(",") if one])
+    return {name: numbers(values, float).reshape(numbers(dims, int).astype(int)) for name, dims, values in fields}
+
+
+def one(engine, path, case, framework, runtimes):
     """Runs one engine."""
     arrays, model = cases(framework), onnx.load(path)
     side = lambda name: {key[len(name):]: arrays[key] for key in arrays if key.startswith(name)}
@@ -72,11 +85,13 @@ def one(engine, path, case, framework):
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         found = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(names, inputs)
-    else:
+    elif engine == "OpenCV":
         net = cv2.dnn.readNetFromONNX(path)
         for name, value in inputs.items():
             net.setInput(value, name)
         found = net.forward(names)
+    else:
+        found = by_rust(runtimes, engine, path, inputs).values()
     found = dict(zip(names, found))
     if set(found) != set(wanted):
         return "outputs %s, not %s" % (sorted(found), sorted(wanted))
@@ -84,7 +99,8 @@ def one(engine, path, case, framework):
     return next((words for words in every if isinstance(words, str)), None) or max(every)
 
 
-def main(blob, framework):
+def main(blob, framework, runtimes=None):
+    engines = ("rten", "tract") if runtimes else ("onnxruntime", "OpenCV")
     arrays, most, count, words = cases(framework), collections.defaultdict(dict), collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         for case in sorted({key.split("/")[0] for key in arrays}):
@@ -99,8 +115,8 @@ def main(blob, framework):
             if done.returncode:
                 words.append("%s: verify: %s" % (case, " ".join((done.stdout + done.stderr).split())[-200:]))
             count.update(types)
-            for engine in "check", "onnxruntime", "OpenCV":
-                found = told(one, engine, model, case, framework)
+            for engine in ("check", *engines):
+                found = told(one, engine, model, case, framework, runtimes)
                 if isinstance(found, str):
                     words.append("%s: %s: %s" % (case, engine, found))
                     continue
@@ -109,7 +125,7 @@ def main(blob, framework):
                 for name in types:
                     most[name][engine] = max(most[name].get(engine, 0.0), found)
     for name in sorted(most):
-        print("%-22s %3d  %.1e  %.1e" % (name, count[name], most[name].get("onnxruntime", np.nan), most[name].get("OpenCV", np.nan)))
+        print("%-22s %3d  %.1e  %.1e" % (name, count[name], *(most[name].get(engine, np.nan) for engine in engines)))
     print("\n".join(words))
 
 

@@ -140,6 +140,8 @@ pub(super) fn lrn(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let squares = site.op("Mul", &[&x, &x], vec![], shape())?;
     let attributes = vec![
         ("kernel_shape", ints([size; 2])),
+        // The default; rten 0.27 does not know that.
+        ("strides", ints([1; 2])),
         ("pads", ints([size / 2; 4])),
         ("count_include_pad", Attribute::Int(1)),
     ];
