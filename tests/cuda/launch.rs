@@ -75,9 +75,15 @@ fn grid(len: usize) -> Grid {
 
 /// `to` becomes one more than `from`, by work on a queue.
 pub(crate) fn add_one(queue: &Arc<dyn Queue>, from: &SharedMem, to: &SharedMem) -> Result<(), Error> {
-    let kernel = more(&**queue);
+    more(&**queue);
     let (from, mut to) = (from.device(queue, ..)?, to.device_overwrite(queue, ..)?);
-    let (len, uses) = (to.arg().range().len(), [from.arg(), to.arg_mut()]);
+    add_one_of(queue, from.arg(), to.arg_mut())
+}
+
+/// The same, of bytes that a token has.
+pub(crate) fn add_one_of(queue: &Arc<dyn Queue>, from: Arg<'_>, to: Arg<'_>) -> Result<(), Error> {
+    let kernel = more(&**queue);
+    let (len, uses) = (to.range().len(), [from, to]);
     let params = params(&uses[0], &uses[1], len);
     // SAFETY: the kernel reads `len` bytes of the one and writes as many of the other.
     unsafe { launch(&**queue, &kernel, grid(len), &uses, &params) }
