@@ -178,8 +178,9 @@ impl SyncedMem {
             // All bytes are valid there again, so the next read needs no lock.
             self.fast.store(start.as_ptr(), Ordering::Relaxed);
         }
-        // SAFETY: as in `fetch_host`; the bytes are writable and valid in this copy alone (`Request::Host` has been
-        // met), and `&mut self` makes this the only reference to them.
+        // SAFETY: a met `Request::Host` gave `start` for bytes of the host's own memory that are initialised, writable
+        // and valid in this copy alone, and that no queue uses; or there are none, and `start` is dangling and aligned.
+        // The buffer stays while `self` is borrowed, and `&mut self` makes this the only reference to the bytes.
         Ok(unsafe { slice::from_raw_parts_mut(start.as_ptr(), range.len()) })
     }
 

@@ -370,6 +370,19 @@ mod tests {
     use super::*;
     use crate::host::buffer::HostBuffer;
 
+    /// An origin and budgets cost a memory without them no allocation, and no more room than this; a handle is a
+    /// pointer.
+    #[test]
+    fn a_memory_without_an_origin_is_little_larger_for_it() {
+        use std::mem::size_of_val;
+        let state = State::new(16, None);
+        let added = [size_of_val(&state.origin), size_of_val(&state.accounts), size_of_val(&state.facts.reads_whole)];
+        // The ranges of the origin are one word of the replicas.
+        let added = added.iter().sum::<usize>() + size_of::<usize>();
+        assert!(added <= 48 && state.origin.is_none() && state.accounts.is_none(), "{added} bytes");
+        assert_eq!(size_of::<SharedMem>(), size_of::<usize>());
+    }
+
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = {
         assert_send_sync::<SharedMem>();

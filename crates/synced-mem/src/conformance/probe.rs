@@ -277,7 +277,7 @@ impl Probe<'_> {
 
     pub(super) fn fill(&self, region: &Region, at: usize, len: usize) -> Result<(), Flaw> {
         let block = region.own(at, len, &*self.queue);
-        // SAFETY: the range is checked, and the block kept as in `copy`.
+        // SAFETY: the range is checked, and the device; the block is kept until all queues are idle, or freed in order.
         Ok(unsafe { self.queue.fill(block, at, len) }?)
     }
 

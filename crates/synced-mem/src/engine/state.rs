@@ -226,7 +226,7 @@ impl State {
     /// The memory of a device's copy.
     pub(crate) fn block(&self, slot: Slot) -> Result<&Arc<dyn Block>, Error> {
         let memory = slot.device().and_then(|index| self.devices[index].memory.as_ref());
-        // As in `home`.
+        // The plan names copies only that have memory, so that no caller ever sees this error.
         memory.map(|memory| &memory.block).ok_or(Error::OutOfMemory { bytes: self.facts.len })
     }
 

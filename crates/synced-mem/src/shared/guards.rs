@@ -27,7 +27,8 @@ pub struct HostMut {
 // SAFETY: a guard is a lease of a `Send + Sync` memory and a pointer to bytes that its entry in the borrow table
 // reserves; it behaves as `&[u8]`, or, in a `HostMut`, as `&mut [u8]`, which may both be sent.
 unsafe impl Send for HostRef {}
-// SAFETY: as above; through `&HostRef` the bytes are only read.
+// SAFETY: through `&HostRef`, or `&HostMut`, the bytes are only read, and their entry in the borrow table, or the count
+// of readers, keeps writers away; a lease of a `Send + Sync` memory is ended from any thread.
 unsafe impl Sync for HostRef {}
 
 impl HostRef {
@@ -74,8 +75,11 @@ impl Deref for HostMut {
 
 impl DerefMut for HostMut {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `HostRef::deref`. The lease is one for writing, so no other guard reads or writes these bytes,
-        // in any handle; `Request::Host` gives writers the host's own memory, which is writable.
+        // SAFETY: a met `Request::Host` gave the start of `len` valid, initialised bytes of the host's own memory,
+        // which is writable, and no queue uses them. Their buffer stays: the lease holds the memory, and no writer's
+        // buffer is replaced or freed (`Planner::replace_host`; evicting and adopting ask the table). The lease is one
+        // for writing, so no other guard reads or writes these bytes, in any handle, and `&mut self` forbids another
+        // borrow through this one. Without bytes: dangling and aligned.
         unsafe { slice::from_raw_parts_mut(self.bytes.start.as_ptr(), self.bytes.len) }
     }
 }

@@ -100,9 +100,9 @@ impl Transfer {
             // host bytes are readable, and nothing writes them until the transfer is settled (`host`), which enters the
             // queue's read unless the queue is done with the bytes: each later write or free waits for that.
             Access::Read => unsafe { queue.upload(block, start, self.host, end - start) },
-            // SAFETY: as above of the block. The host bytes are writable, for slot HOST is the only host copy that
-            // bytes are brought to; nothing else uses them (`host`), and settling enters the queue's write unless the
-            // queue is done.
+            // SAFETY: the block is of this queue's device and has `len` bytes of the memory, the range within them. The
+            // host bytes are writable, for slot HOST is the only host copy that bytes are brought to; nothing else uses
+            // them (`host`), and settling enters the queue's write unless the queue is done: each later use waits.
             Access::Write => unsafe { queue.download(block, start, self.host, end - start) },
         };
         let waited = self.wait_after(&enqueued);
@@ -136,7 +136,9 @@ impl Transfer {
                 // kept until a synchronisation has ended well; where none does, `settle` puts it aside or leaks it.
                 unsafe { queue.upload(block, at, staged.ptr(), len) }
             }
-            // SAFETY: as for the upload: the same holds of the block and of the buffer, which nothing else uses.
+            // SAFETY: the block is of this queue's device, and `range` within it. The buffer is new, has `len` writable
+            // bytes that nothing else uses, and is kept until a synchronisation has ended well; where none does,
+            // `settle` puts it aside or leaks it.
             Access::Write => unsafe { queue.download(block, at, staged.ptr(), len) },
         };
         let waited = self.wait_after(&enqueued);
