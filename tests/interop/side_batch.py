@@ -144,7 +144,7 @@ def from_s3(folder):
     fsspec.config.conf["s3"] = storage
     files = fsspec.filesystem("s3")
     files.mkdir("bucket")
-    arrays = {"layer%02d" % n: np.full((1250, 2500), n, np.float32) for n in range(40)}
+    arrays = {"layer%02d/0" % n: np.full((1250, 2500), n, np.float32) for n in range(40)}
     wrong, tensors, ranges = [], 0, {}
     for format, most in [("safetensors", 4), ("npz", 4), ("caffemodel", 4 + len(arrays)), ("params", 4 + len(arrays))]:
         path = os.path.join(folder, "net." + format)
@@ -159,7 +159,7 @@ def from_s3(folder):
             ranges[format] = len(counted.reads)
             value = opened[names[7]].numpy()
         tensors += len(names)
-        if len(names) != len(arrays) or (value != 7).any() or value.size != arrays["layer07"].size:
+        if len(names) != len(arrays) or (value != 7).any() or value.size != arrays["layer07/0"].size:
             wrong.append("%s: other tensors than were written" % format)
         if format == "caffemodel":
             os.chdir(folder)
