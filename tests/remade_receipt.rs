@@ -29,9 +29,12 @@ fn is_empty(list: &Value) -> bool {
     list.as_array().is_none_or(Vec::is_empty)
 }
 
+const HISTORY: &str = "no room for the history";
+
 const LIES: &[Lie] = &[
     Lie { name: "no changes", edit: |r| !is_empty(&r["changes"]) && set(r, "/changes", json!([])) },
     Lie { name: "no room for changes", edit: |r| !is_empty(&r["changes"]) && set(r, "/changes", Value::Null) },
+    Lie { name: HISTORY, edit: |r| !is_empty(&r["history"]) && set(r, "/history", Value::Null) },
     Lie { name: "other words", edit: |r| set(r, "/changes/0/changes/0", json!("indices 0 to 2 of axis 1")) },
     Lie { name: "one word more", edit: |r| set(r, "/changes/0/changes", json!(["written as f16", "and more"])) },
     Lie {
@@ -145,7 +148,10 @@ fn a_receipt_is_the_one_that_the_conversion_gives_again() {
         for Lie { name, edit } in LIES {
             let mut lie = honest.clone();
             if edit(&mut lie) && lie != honest {
-                assert!(!told(&lie).0.is_empty(), "{args:?}: {name} is not noticed: {lie}");
+                let said = told(&lie).0;
+                assert!(!said.is_empty(), "{args:?}: {name} is not noticed: {lie}");
+                let is_found = said.iter().any(|said| said.contains("says that history is null"));
+                assert_eq!(is_found, *name == HISTORY, "{args:?}: {name}: {said:?}");
                 noticed += 1;
             }
         }

@@ -43,7 +43,8 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 /// A file with the recipe's JSON, which gets its name after the conversion.
 fn begun_recipe(recipe: &Recipe, path: &Path, if_exists: IfExists) -> Result<Output, Failure> {
     let is_one = |output: &Path| output == path || is_stdout(path) && is_stdout(output);
-    if recipe.target.path.as_deref().is_some_and(is_one) {
+    let values = recipe.target.values_path();
+    if recipe.target.path.as_deref().into_iter().chain(values.as_deref()).any(is_one) {
         return Err(Failure::new(format!("{}: the recipe and the tensors go to one file", path.display())));
     }
     let sources = recipe.sources.iter().map(|source| source.path.clone());

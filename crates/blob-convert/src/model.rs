@@ -21,7 +21,7 @@ use crate::onnx::{Onnx as Settings, Ssd};
 use crate::options::refuse;
 use crate::transform::{self, Bound, Fold, Onnx, Topology};
 pub(crate) use around::{Around, blake3};
-pub(crate) use beside::put_beside;
+pub(crate) use beside::{put_beside, values_name};
 
 /// The steps that may stand before the making of a model.
 const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];

@@ -169,7 +169,8 @@ fn read_by(recipe: &Recipe) -> impl Iterator<Item = PathBuf> {
 fn written_by(recipe: &Recipe) -> impl Iterator<Item = (PathBuf, bool)> {
     let output = recipe.target.path.clone().unwrap_or_default();
     let symbol = new_symbol(recipe, &output).map(|symbol| (symbol, false));
-    [(output, recipe.target.shard_size.is_some())].into_iter().chain(symbol)
+    let values = recipe.target.values_path().map(|values| (values, false));
+    [(output, recipe.target.shard_size.is_some())].into_iter().chain(symbol).chain(values)
 }
 
 /// The symbol beside the output, where MXNet's net may be folded.
@@ -336,6 +337,16 @@ mod tests {
         let said = refused(&[fold("a", "o/net-0000.params", "s.json"), line("o/net-symbol.json", "x")]);
         assert_eq!(said, "x: line 2: reads o/net-symbol.json, which line 1 writes");
         let apart = [fold("a", "o/net-0000.params", "s.json"), fold("b", "o/other-0000.params", "s.json")];
+        assert_eq!(Batch::read("x", &apart.join("\n")).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_values_beside_a_model_are_an_output() {
+        let said = refused(&[line("a", "o/net.onnx"), line("b", "o/net.onnx.data")]);
+        assert_eq!(said, "x: line 2: writes o/net.onnx.data, as line 1 does");
+        let said = refused(&[line("a", "o/net.onnx"), line("o/net.onnx.data", "q")]);
+        assert_eq!(said, "x: line 2: reads o/net.onnx.data, which line 1 writes");
+        let apart = [line("a", "o/net.npz"), line("b", "o/net.npz.data")];
         assert_eq!(Batch::read("x", &apart.join("\n")).unwrap().len(), 2);
     }
 

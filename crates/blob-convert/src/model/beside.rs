@@ -1,6 +1,7 @@
 //! Decides whether the values of a new ONNX model go into a file beside the model: where the options ask for that, and
 //! past the 2 GiB that protobuf reads.
 
+use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 
 use blob_io::onnx::{Initializer, Model};
@@ -15,6 +16,13 @@ use crate::source;
 
 /// What is behind the model's name in the name of the file.
 const EXTENSION: &str = ".data";
+
+/// The name of the file of the values beside a model of this name.
+pub(crate) fn values_name(model: &OsStr) -> OsString {
+    let mut name = model.to_owned();
+    name.push(EXTENSION);
+    name
+}
 
 /// Names the file of the values in the model of the options, where the values go into one; returns what is said of it.
 ///
@@ -50,7 +58,7 @@ pub(crate) fn put_beside(
         return Err(refuse(checkpoint, message));
     };
     let values = format!("{name}{EXTENSION}");
-    let beside = path.with_file_name(&values);
+    let beside = path.with_file_name(values_name(name.as_ref()));
     source::check(&[checkpoint], &Place::File { path: &beside, if_exists })?;
     let words = format!("values of {} bytes and more are in {}, beside the model", Model::OUTSIDE, quoted(&values));
     Arc::make_mut(model).outside = Some(values);

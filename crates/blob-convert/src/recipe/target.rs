@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::outputs::Divide;
 use crate::goal;
+use crate::model::values_name;
 use crate::onnx::Onnx;
 use crate::options::Options;
 use crate::transform::Registry;
@@ -88,6 +89,15 @@ impl Default for Target {
 }
 
 impl Target {
+    /// The file beside an ONNX model that may get the model's values; `None` for other formats, and for a pipe.
+    #[must_use]
+    pub fn values_path(&self) -> Option<PathBuf> {
+        let path = self.path.as_deref().filter(|path| *path != Path::new("-"))?;
+        let format = self.format.or_else(|| Format::of_path(path));
+        let name = path.file_name().filter(|_| format == Some(Format::Onnx))?;
+        Some(path.with_file_name(values_name(name)))
+    }
+
     /// The settings of a conversion to a format.
     pub(super) fn options(&self, to: Format, registry: Registry) -> Options {
         Options {

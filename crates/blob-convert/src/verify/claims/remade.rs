@@ -44,6 +44,8 @@ pub(in crate::verify) fn remade(file: &Checkpoint, again: &str, report: &mut dyn
     if let Some((said, is)) = compare.both("warnings", (&said.warnings, &is.warnings), list_len(&is.warnings)) {
         compare.words("warnings", &json!(said), &json!(is));
     }
+    // The origins are compared with those of the source's own receipt.
+    compare.both("history", (&said.history, &is.history), json!(is.history.items()).to_string().len());
     if let Some((said, is)) = compare.both("sparse", (&said.sparse, &is.sparse), is.sparse.items().len() * 64)
         && said != is
     {
