@@ -233,3 +233,14 @@ fn a_job_is_done_with_both_files() {
     assert_eq!(fs::read(&data).expect("values"), bytes);
     report(&format!("onnx: {} tensors beside a model", Checkpoint::open(&out).expect("opens").entries().len()));
 }
+
+#[test]
+#[cfg(unix)]
+fn a_link_beside_a_model_is_not_followed() {
+    let folder = Folder::new();
+    let (source, out) = (source(&folder), folder.file("m.onnx"));
+    let other = folder.with("other.txt", "keep");
+    std::os::unix::fs::symlink("other.txt", folder.file("m.onnx.data")).expect("a link");
+    convert(&source, &out, &["--external-data", "--force"]).refused("\"m.onnx.data\", which is a link");
+    assert_eq!((fs::read(other).expect("a file"), Path::new(&out).exists()), (b"keep".to_vec(), false));
+}

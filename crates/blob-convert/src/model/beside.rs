@@ -27,7 +27,8 @@ pub(crate) fn values_name(model: &OsStr) -> OsString {
 /// Names the file of the values in the model of the options, where the values go into one; returns what is said of it.
 ///
 /// # Errors
-/// An output without a second file: a pipe, a device, a place of the caller's; a file that is the source.
+/// An output without a second file: a pipe, a device, a place of the caller's; a second file that is the source or a
+/// link.
 pub(crate) fn put_beside(
     checkpoint: &Checkpoint,
     options: &mut Options,
@@ -60,6 +61,11 @@ pub(crate) fn put_beside(
     let values = format!("{name}{EXTENSION}");
     let beside = path.with_file_name(values_name(name.as_ref()));
     source::check(&[checkpoint], &Place::File { path: &beside, if_exists })?;
+    // A link at the name that the user gave is followed; the other name was not given.
+    if beside.is_symlink() {
+        let message = format!("becomes a model whose values go into {}, which is a link", quoted(&values));
+        return Err(refuse(checkpoint, message));
+    }
     let words = format!("values of {} bytes and more are in {}, beside the model", Model::OUTSIDE, quoted(&values));
     Arc::make_mut(model).outside = Some(values);
     Ok(Some(Change::unasked(Effect::Notice(words))))
