@@ -244,3 +244,17 @@ fn a_link_beside_a_model_is_not_followed() {
     convert(&source, &out, &["--external-data", "--force"]).refused("\"m.onnx.data\", which is a link");
     assert_eq!((fs::read(other).expect("a file"), Path::new(&out).exists()), (b"keep".to_vec(), false));
 }
+
+#[test]
+fn an_extent_of_0_is_refused_in_a_recipe_as_in_an_option() {
+    let folder = Folder::new();
+    let (source, out, recipe) = (source(&folder), folder.file("m.onnx"), folder.file("r.json"));
+    convert(&source, &out, &["--recipe-out", &recipe]).ok();
+    let mut text: serde_json::Value = serde_json::from_slice(&fs::read(&recipe).expect("a recipe")).expect("JSON");
+    let extents = text.pointer_mut("/target/onnx/inputs/d").expect("a shape");
+    assert_eq!(*extents, json!([1, 40, 2, 2]));
+    *extents = json!([0, 40, 2, 2]);
+    fs::write(&recipe, text.to_string()).expect("written");
+    blob(&["convert", "--recipe", &recipe, "-o", &out, "--force"]).refused("whose input \"d\" has an extent of 0");
+    blob(&["verify", &out]).ok();
+}

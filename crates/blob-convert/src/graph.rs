@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use blob_graph::Reason;
 use blob_io::net::{Net, Phase, Role};
+use blob_io::words::quoted;
 use blob_io::{Checkpoint, Entry, Error, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
-use crate::options::refuse_first;
+use crate::options::{refuse, refuse_first};
 use crate::transform::{Topology, spellings};
 
 pub use blob_graph::{Graph, Node, Shapes, Unsupported, Value};
@@ -30,6 +31,9 @@ pub fn of(checkpoint: &Checkpoint, net: Option<&NetFile>, settings: &Onnx) -> Re
 
 /// The graph of a net that was read.
 pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: &Onnx) -> Result<Graph, Error> {
+    if let Some((name, _)) = settings.inputs.iter().find(|(_, extents)| extents.contains(&0)) {
+        return Err(refuse(checkpoint, format!("is to become a net whose input {} has an extent of 0", quoted(name))));
+    }
     let message = match net {
         None => "nothing says how its tensors are connected, and a graph needs that",
         Some(net) if !net.is_wired() => "its net names layers alone, and not the values that each reads",
