@@ -229,13 +229,14 @@ def test_a_progress_that_raises_is_heard_though_the_work_is_done(tmp_path: Path)
 def test_a_signal_ends_the_reading_of_many_tensors(path: str, tmp_path: Path) -> None:
     f = blob_io.open(path)
     names = ["conv1/0"] * 60_000
-    whole = seconds(lambda: f.get_tensors(names))
+    # The first run also waits for fresh memory.
+    whole = min(seconds(lambda: f.get_tensors(names)) for _ in range(2))
     with alarm(whole / 8):
         assert seconds(lambda: f.get_tensors(names), Alarm) < whole * 0.75
     column = np.zeros((1 << 9, 1 << 11), np.float32).T
     arrays = {str(n): column for n in range(60)}
     output = tmp_path / "missing" / "a.npz"
-    whole = seconds(lambda: blob_io.save_file(arrays, output), blob_io.BlobError)
+    whole = min(seconds(lambda: blob_io.save_file(arrays, output), blob_io.BlobError) for _ in range(2))
     with alarm(whole / 8):
         assert seconds(lambda: blob_io.save_file(arrays, output), Alarm) < whole * 0.75
 
