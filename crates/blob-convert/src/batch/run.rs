@@ -36,7 +36,7 @@ impl Job {
     /// Plans the job, and checks that its output can be written.
     ///
     /// # Errors
-    /// As [`Recipe::plan`] and [`Plan::check`](crate::Plan::check).
+    /// As [`Recipe::plan`](crate::Recipe::plan) and [`Plan::check`](crate::Plan::check).
     pub fn check(&self, opener: &dyn Opener) -> Result<Ran, Error> {
         let opened = self.open(opener)?;
         let recipe = self.marked();
@@ -51,7 +51,7 @@ impl Job {
     /// Does the job, and makes the folder of the output.
     ///
     /// # Errors
-    /// As [`Recipe::plan`] and [`Plan::run`](crate::Plan::run).
+    /// As [`Recipe::plan`](crate::Recipe::plan) and [`Plan::run`](crate::Plan::run).
     pub fn run(&self, opener: &dyn Opener, registry: &Registry, watch: &dyn Watch) -> Result<Ran, Error> {
         let opened = self.open(opener)?;
         let folder = self.folder();

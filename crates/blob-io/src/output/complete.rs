@@ -34,7 +34,7 @@ pub(crate) struct Written {
 }
 
 /// A file that is written to the end and does not have the target's name yet. Dropping the `Complete` removes the file,
-/// unless that file is in an [`OutputDir`], or is a pipe or a device.
+/// unless that file is in an [`OutputDir`](crate::layout::OutputDir), or is a pipe or a device.
 #[derive(Debug)]
 pub struct Complete {
     pub(super) name: String,
@@ -65,11 +65,12 @@ impl Complete {
         pair.written().map(Some).map_err(|e| failed(&self.name, "read again", e))
     }
 
-    /// Gives the file the target's name. A file of an [`OutputDir`] is named with the folder.
+    /// Gives the file the target's name. A file of an [`OutputDir`](crate::layout::OutputDir) is named with the folder.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile, under [`IfExists::Refuse`],
-    /// with other bytes under [`IfExists::Same`]. The target is then unchanged.
+    /// [`Error::Io`]; [`Error::Exists`] if another process has made the target meanwhile, under
+    /// [`IfExists::Refuse`](crate::IfExists::Refuse), with other bytes under
+    /// [`IfExists::Same`](crate::IfExists::Same). The target is then unchanged.
     pub fn publish(self) -> Result<(), Error> {
         match self.backing {
             Backing::Sibling(sibling) => sibling.publish(&self.name),
