@@ -138,8 +138,8 @@ pub(crate) struct Transforms {
     /// Rename: `raw` not, `torch` to PyTorch's names, a file by lines `OLD NEW`
     ///
     /// `torch` implies --squeeze-legacy, --bn fold-factor and --fix-gamma auto. In a file `*` in OLD matches any text,
-    /// and `$1` in NEW is the text that the first `*` matched. Without the option, files of Caffe and MXNet, and
-    /// --into, get the names from before `torch` again, which the receipt has; `raw` keeps torch's.
+    /// and `$1` in NEW is the text that the first `*` matched. Without the option, a file of the framework that the
+    /// names are from, and --into, get the names from before `torch` again, which the receipt has; `raw` keeps torch's.
     #[arg(long, value_name = "NAMES")]
     pub(crate) names: Option<PathBuf>,
     #[command(flatten)]
