@@ -41,7 +41,7 @@ use std::rc::Rc;
 
 use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::help::more;
 use crate::units;
@@ -143,7 +143,10 @@ pub(crate) enum When {
     Never,
 }
 
+/// A command's arguments are made when the command is parsed: all of them would take half of the tool's start. Who
+/// looks at another command's takes [`whole`].
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     Info(Info),
     Ls(Ls),
@@ -160,6 +163,8 @@ pub(crate) enum Command {
     Split(Split),
     Plot(Plot),
     Report(Report),
+    // Known before the command's own arguments are.
+    #[command(visible_alias = "permute")]
     Transpose(Transpose),
     Rename(Rename),
     Batch(Batch),
@@ -335,6 +340,13 @@ pub(crate) fn if_exists(force: bool) -> IfExists {
 }
 
 /// Parses the name of a format that `take` accepts.
+/// The command line with the arguments of every command, and the global ones among each command's.
+pub(crate) fn whole() -> clap::Command {
+    let mut tool = Args::command();
+    tool.build();
+    tool
+}
+
 fn format(take: fn(Format) -> bool) -> impl TypedValueParser<Value = Format> {
     let known = Format::ALL.iter().filter(move |f| take(**f));
     let values = known.map(|f| PossibleValue::new(f.name()).help(f.title()));
@@ -350,8 +362,6 @@ fn sha256(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

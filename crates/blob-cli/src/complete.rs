@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use blob_io::{Entry, Limits, OpenOptions};
 use clap::builder::StyledStr;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::args::Args;
+use crate::args::whole;
 use crate::escape::is_visible_text;
 
 /// The time limit for reading a file's headers.
@@ -166,8 +166,7 @@ fn words(line: &str, breaks: &str) -> Vec<Word> {
 
 /// The candidates for the last of the words.
 fn offer(words: &[Word]) -> Offer {
-    let mut tool = Args::command();
-    tool.build();
+    let tool = whole();
     let texts: Vec<&str> = words.iter().skip(1).map(|w| w.text.as_str()).collect();
     let Some((current, before)) = texts.split_last() else {
         return Offer::files();
@@ -339,7 +338,7 @@ mod tests {
         }
         assert_eq!(offered("blob ver"), ("both", vec!["verify".to_owned()]), "a file's name may begin like this too");
         let (kind, all) = offered("blob ");
-        let tool = Args::command();
+        let tool = whole();
         let shown: Vec<&str> = tool.get_subcommands().filter(|c| !c.is_hide_set()).map(Command::get_name).collect();
         assert_eq!(kind, "words");
         assert_eq!(all, shown);

@@ -5,10 +5,9 @@
 
 use std::io::Write;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::args::{Args, Completions};
+use crate::args::{Completions, whole};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 
@@ -91,7 +90,7 @@ pub(crate) fn run(args: &Completions, context: &Context) -> Result<Status, Failu
         Shell::Fish => FISH.into(),
         other => {
             let mut script = Vec::new();
-            clap_complete::generate(other, &mut Args::command(), "blob", &mut script);
+            clap_complete::generate(other, &mut whole(), "blob", &mut script);
             script
         }
     };

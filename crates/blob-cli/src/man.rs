@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use blob_convert::{Folders, Together};
 use blob_io::Output;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::args::{self, Args, if_exists};
+use crate::args::{self, if_exists, whole};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::help::{ENVIRONMENT, NOTES};
@@ -47,8 +47,7 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
 
 /// The commands that have a page: the tool itself, then each subcommand.
 fn pages() -> Vec<Command> {
-    let mut command = Args::command();
-    command.build();
+    let command = whole();
     let parts = command.get_subcommands().filter(|c| !c.is_hide_set()).cloned();
     [command.clone()].into_iter().chain(parts).collect()
 }

@@ -3,9 +3,9 @@
 //! The one place for it. Whether a command has an option is asked of clap, so no help names an option in vain.
 
 use blob_io::Remedy;
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::args::Args;
+use crate::args::whole;
 use crate::failure::{Failure, TESTED_NET};
 
 /// A way out.
@@ -41,7 +41,7 @@ impl Failure {
 
 /// The next step for the user of a command.
 fn help(remedy: Remedy, command: &str) -> Option<String> {
-    let tool = Args::command();
+    let tool = whole();
     let command = tool.find_subcommand(command);
     let ways = || WAYS.iter().filter(|way| way.remedy == remedy);
     if let Some(way) = ways().find(|way| way.argument.is_none_or(|argument| has(command, argument))) {
@@ -55,7 +55,9 @@ fn help(remedy: Remedy, command: &str) -> Option<String> {
 }
 
 fn has(command: Option<&Command>, argument: &str) -> bool {
-    command.is_some_and(|command| command.get_arguments().any(|other| other.get_id() == argument))
+    command.is_some_and(|command| {
+        command.get_arguments().any(|other| other.get_id() == argument && !other.is_global_set())
+    })
 }
 
 const fn way(remedy: Remedy, argument: &'static str, help: &'static str, elsewhere: Elsewhere) -> Way {
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_next_step_names_an_option_of_the_command_or_the_command_that_has_it() {
-        let tool = Args::command();
+        let tool = whole();
         for command in tool.get_subcommands() {
             for way in WAYS {
                 let Some(help) = help(way.remedy, command.get_name()) else { continue };

@@ -9,9 +9,9 @@ use std::path::Path;
 
 use blob_io::Format;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use clap::{Command, CommandFactory, FromArgMatches};
 
-use crate::args::Args;
+use crate::args::{Args, whole};
 use crate::failure::Failure;
 use crate::nearest::nearest;
 use crate::regroup::{Instead, instead};
@@ -61,23 +61,27 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Box<Misuse>> {
     let misuse = |command: &str, failure, text| Box::new(Misuse { command: command.to_owned(), failure, json, text });
     let words = with_command(&tool, words).map_err(|failure| misuse("", failure, None))?;
     let command = command_of(&tool, &words).map(|command| command.get_name().to_owned()).unwrap_or_default();
-    let parsed = tool.clone().try_get_matches_from(&words).and_then(|matches| parsed(&matches));
-    parsed.map_err(|error| {
-        if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-            error.exit();
-        }
-        let failure =
-            slip(&tool, &words, &error).or_else(|| missing::missing(&tool, command_of(&tool, &words)?, &words, &error));
-        match failure {
-            Some(failure) => misuse(&command, failure, None),
-            None => misuse(&command, Failure::new(first_paragraph(&error)), Some(error)),
-        }
+    let error = match matched(tool, &words) {
+        Ok(args) => return Ok(Parsed { args, command }),
+        Err(error) if error.kind() == ErrorKind::DisplayVersion => error.exit(),
+        Err(error) => error,
+    };
+    // Help and faults tell of every command, so all are made now.
+    let tool = whole();
+    let error = matched(tool.clone(), &words).err().unwrap_or(error);
+    if error.kind() == ErrorKind::DisplayHelp {
+        error.exit();
+    }
+    let failure =
+        slip(&tool, &words, &error).or_else(|| missing::missing(&tool, command_of(&tool, &words)?, &words, &error));
+    Err(match failure {
+        Some(failure) => misuse(&command, failure, None),
+        None => misuse(&command, Failure::new(first_paragraph(&error)), Some(error)),
     })
 }
 
-fn parsed(matches: &ArgMatches) -> Result<Parsed, clap::Error> {
-    let command = matches.subcommand_name().unwrap_or_default().to_owned();
-    Ok(Parsed { args: Args::from_arg_matches(matches)?, command })
+fn matched(tool: Command, words: &[OsString]) -> Result<Args, clap::Error> {
+    Args::from_arg_matches(&tool.try_get_matches_from(words)?)
 }
 
 /// The message of clap, without the usage behind.

@@ -13,14 +13,11 @@ use super::{Filter, Skip, Writing, format};
 /// OUT has FILE's format, or that of its extension. If that has a receipt, `blob verify OUT --against FILE` repeats the
 /// permutation and compares.
 #[derive(Debug, clap::Args)]
-#[command(
-    visible_alias = "permute",
-    before_help = "\
+#[command(before_help = "\
 Examples:
   blob transpose net.npz fc.weight --perm 1,0 -o turned.npz
   blob transpose net.caffemodel conv1/0 conv2/0 --preset oihw-hwio -o tf.safetensors
-  blob transpose net.caffemodel fc6/0 --fc-from 512,7,7 -o tf.safetensors"
-)]
+  blob transpose net.caffemodel fc6/0 --fc-from 512,7,7 -o tf.safetensors")]
 #[command(group = clap::ArgGroup::new("how").required(true).args(["perm", "preset", "fc_from"]))]
 pub(crate) struct Transpose {
     /// The file; `-` is standard input
