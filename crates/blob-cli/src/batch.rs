@@ -159,15 +159,9 @@ impl Work<'_> {
     fn run(&self, threads: usize, take: &mut dyn FnMut(Outcome) -> Result<(), Failure>) -> Result<(), Failure> {
         thread::scope(|scope| {
             let (send, receive) = mpsc::channel();
-            let worker = |send: mpsc::Sender<(usize, Outcome)>| {
-                let opening = Opening(self.limits.global());
-                while let Some(ended) = self.step(&opening)
-                    && send.send(ended).is_ok()
-                {}
-            };
             let started = (0..threads).map_while(|_| {
                 let send = send.clone();
-                thread::Builder::new().spawn_scoped(scope, move || worker(send)).ok()
+                thread::Builder::new().spawn_scoped(scope, move || self.send_each(&send)).ok()
             });
             if started.count() == 0 {
                 let opening = Opening(self.limits.global());
@@ -188,6 +182,14 @@ impl Work<'_> {
             }
             taken
         })
+    }
+
+    /// Does jobs as long as there are any, and somebody takes how they ended.
+    fn send_each(&self, send: &mpsc::Sender<(usize, Outcome)>) {
+        let opening = Opening(self.limits.global());
+        while let Some(ended) = self.step(&opening)
+            && send.send(ended).is_ok()
+        {}
     }
 
     /// Does the next job; `None` after the last one, and after a failure.

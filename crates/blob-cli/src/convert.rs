@@ -42,9 +42,9 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
 
 /// A file with the recipe's JSON, which gets its name after the conversion.
 fn begun_recipe(recipe: &Recipe, path: &Path, if_exists: IfExists) -> Result<Output, Failure> {
-    let is_one = |output: &Path| output == path || is_stdout(path) && is_stdout(output);
     let values = recipe.target.values_path();
-    if recipe.target.path.as_deref().into_iter().chain(values.as_deref()).any(is_one) {
+    let mut outputs = recipe.target.path.as_deref().into_iter().chain(values.as_deref());
+    if outputs.any(|output| output == path || is_stdout(path) && is_stdout(output)) {
         return Err(Failure::new(format!("{}: the recipe and the tensors go to one file", path.display())));
     }
     let sources = recipe.sources.iter().map(|source| source.path.clone());
@@ -99,8 +99,8 @@ impl Conversion {
         };
         let sources = recipe.sources.iter().map(source).collect::<Result<_, Error>>()?;
         // `--from` is the format of the input, not of the base.
-        let base = |path: &PathBuf| open(path, &Global { from: None, ..context.global.clone() });
-        let into = recipe.target.into.as_ref().map(base).transpose()?;
+        let of_base = Global { from: None, ..context.global.clone() };
+        let into = recipe.target.into.as_ref().map(|path| open(path, &of_base)).transpose()?;
         let mut conversion = Self { recipe, files: Opened::new(sources, into), is_dry, is_unnamed, begun };
         conversion.choose_format()?;
         conversion.select()?;

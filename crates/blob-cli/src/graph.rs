@@ -81,8 +81,9 @@ impl<'a> Row<'a> {
 
 /// The extents of a value; a `?` is one that only a run knows.
 fn shape(value: &net::Value, between: &str) -> String {
-    let extent = |extent: &u64| if *extent == 0 { "?".to_owned() } else { extent.to_string() };
-    value.shape.iter().map(extent).collect::<Vec<_>>().join(between)
+    let extents = value.shape.iter();
+    let extents = extents.map(|extent| if *extent == 0 { "?".to_owned() } else { extent.to_string() });
+    extents.collect::<Vec<_>>().join(between)
 }
 
 /// The graph of a file.

@@ -154,10 +154,10 @@ fn chosen(args: &Merge, source: &Checkpoint) -> Result<Vec<String>, Failure> {
             all.push(&entries[index]);
         }
     }
-    let of = |entry: &Entry| source.diff_of(entry).filter(|_| entry.kind() != Kind::Diff);
-    let diffs: HashSet<&str> = all.iter().filter_map(|entry| of(entry)).map(Entry::name).collect();
-    let is_diff = |entry: &Entry| entry.kind() == Kind::Diff && diffs.contains(entry.name());
-    Ok(all.into_iter().filter(|entry| !is_diff(entry)).map(|entry| entry.name().to_owned()).collect())
+    let tensors = all.iter().filter(|entry| entry.kind() != Kind::Diff);
+    let diffs: HashSet<&str> = tensors.filter_map(|entry| source.diff_of(entry)).map(Entry::name).collect();
+    all.retain(|entry| entry.kind() != Kind::Diff || !diffs.contains(entry.name()));
+    Ok(all.into_iter().map(|entry| entry.name().to_owned()).collect())
 }
 
 /// The result of the command.

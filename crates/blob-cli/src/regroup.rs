@@ -20,8 +20,8 @@ pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failu
         return Err(failure.help(format!("formats: {}", written_formats().join(", "))));
     }
     // None of these commands has a graph, which an ONNX model needs around its tensors.
-    let extension = || Format::of_path(path).filter(|format| *format != Format::Onnx);
-    to.or_else(extension).ok_or_else(|| no_format(path, &written_formats()))
+    to.or_else(|| Format::of_path(path).filter(|format| *format != Format::Onnx))
+        .ok_or_else(|| no_format(path, &written_formats()))
 }
 
 /// The failure for an output whose name does not imply a format. `formats` are the names that --to takes.

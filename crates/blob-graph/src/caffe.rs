@@ -79,16 +79,16 @@ fn since_v1(name: &str) -> Option<&'static str> {
 /// in the layer's own message, or in the layer.
 pub(crate) fn preparation(layer: &Layer) -> impl Iterator<Item = (String, String)> {
     const SETTINGS: [&str; 7] = ["scale", "mean_value", "mean_file", "meanfile", "crop_size", "cropsize", "mirror"];
-    let is_setting = |path: &str| path.rsplit_once('.').is_some_and(|(_, field)| SETTINGS.contains(&field));
-    let settings = layer.attributes().filter(move |(path, _)| is_setting(path));
+    let settings = layer.attributes();
+    let settings =
+        settings.filter(|(path, _)| path.rsplit_once('.').is_some_and(|(_, field)| SETTINGS.contains(&field)));
     settings.map(|(path, text)| (path.to_owned(), text.to_owned()))
 }
 
 fn is_ignored(path: &str) -> bool {
     let path = path.strip_prefix("layer.").unwrap_or(path);
-    let is_message = |known: &str| known.ends_with('.') && path.starts_with(known);
     let field = path.rsplit('.').next().unwrap_or(path);
-    IGNORED.split_whitespace().any(|known| known == path || is_message(known))
+    IGNORED.split_whitespace().any(|known| known == path || known.ends_with('.') && path.starts_with(known))
         || lists(IGNORED_FIELDS, field)
         || path.split('.').rev().skip(1).any(|message| message.ends_with("filler"))
 }

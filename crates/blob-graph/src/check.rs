@@ -134,8 +134,8 @@ impl Graph {
             let message = format!("the output {:?} is computed by no layer", net.value_name(*value));
             problems.push(whole(Reason::Input, message));
         }
-        let is_input = |name: &str| self.inputs.iter().any(|value| net.value_name(*value) == name);
-        let mut unknown: Vec<&String> = shapes.named.keys().filter(|name| !is_input(name)).collect();
+        let known: HashSet<&str> = self.inputs.iter().map(|value| net.value_name(*value)).collect();
+        let mut unknown: Vec<&String> = shapes.named.keys().filter(|name| !known.contains(name.as_str())).collect();
         unknown.sort_unstable();
         problems.extend(unknown.into_iter().map(|name| {
             let inputs: Vec<&str> = self.inputs.iter().take(8).map(|value| net.value_name(*value)).collect();

@@ -43,8 +43,10 @@ impl Graph {
         // From the last layer on, so that the first one of a name counts.
         let places = net.layers().iter().enumerate().rev().map(|(place, layer)| (&*layer.name, place));
         let places: HashMap<&str, usize> = places.collect();
-        let is_whole = |problem: &Problem| problem.layer.is_empty() && problem.type_name.is_empty();
-        problems.sort_by_key(|problem| places.get(&*problem.layer).filter(|_| !is_whole(problem)).copied());
+        problems.sort_by_key(|problem| {
+            let is_of_layer = !problem.layer.is_empty() || !problem.type_name.is_empty();
+            places.get(&*problem.layer).filter(|_| is_of_layer).copied()
+        });
         Err(Unsupported { problems })
     }
 
@@ -143,14 +145,14 @@ impl Prepared {
 }
 
 fn node(framework: Framework, layer: &Layer, row: &'static Row) -> Node {
-    let known = |(path, text): (String, String)| Some((row.parameter(&path)?, text));
+    let settings = tables::settings(framework, layer).into_iter();
     let tensors = layer.tensors().filter(|(role, _)| *role != Role::Other || layer.tensor(Role::Weight).is_none());
     Node {
         name: layer.name.clone(),
         type_name: layer.type_name.clone(),
         inputs: tables::read(layer, Kind::Known(row)).to_vec(),
         outputs: layer.tops.clone(),
-        parameters: tables::settings(framework, layer).into_iter().filter_map(known).collect(),
+        parameters: settings.filter_map(|(path, text)| Some((row.parameter(&path)?, text))).collect(),
         tensors: tensors.map(|(_, name)| name.to_owned()).collect(),
     }
 }

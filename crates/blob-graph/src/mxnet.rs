@@ -38,9 +38,10 @@ pub(crate) fn table() -> &'static [Row] {
 
 /// The attributes of a layer that inference may need.
 pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> {
-    let is_ignored = |name: &str| {
-        name.starts_with("__") || lists(IGNORED, name) || IGNORED_ENDS.split_whitespace().any(|end| name.ends_with(end))
-    };
-    let all = layer.attributes().filter(move |(name, _)| !is_ignored(name));
+    let all = layer.attributes().filter(|(name, _)| !is_ignored(name));
     all.map(|(name, text)| (name.to_owned(), text.to_owned()))
+}
+
+fn is_ignored(name: &str) -> bool {
+    name.starts_with("__") || lists(IGNORED, name) || IGNORED_ENDS.split_whitespace().any(|end| name.ends_with(end))
 }

@@ -100,24 +100,25 @@ fn open_values(graph: &Graph, target: &Target, fixed: &Lowering) -> Result<HashM
     let other = of_batch(larger)?;
     let shapes = fixed.body.values.iter().zip(&other.body.values);
     let open = shapes.filter(|(one, two)| one.shape.first() != two.shape.first());
-    let is_batch =
-        |one: &Operand, two: &Operand| (one.shape.first(), two.shape.first()) == (Some(&batch), Some(&larger));
-    let first = |one, two| if is_batch(one, two) { First::Batch } else { First::Other };
-    Ok(open.map(|(one, two)| (one.name.clone(), first(one, two))).collect())
+    let open = open.map(|(one, two)| {
+        let is_batch = (one.shape.first(), two.shape.first()) == (Some(&batch), Some(&larger));
+        (one.name.clone(), if is_batch { First::Batch } else { First::Other })
+    });
+    Ok(open.collect())
 }
 
 /// The name of a node or value in which two bodies differ by more than the first extents.
 fn difference(one: &Body, other: &Body) -> Option<String> {
-    let node = differing(&one.nodes, &other.nodes, |one, two| one == two).map(|node| node.name.clone());
-    let constant = || {
-        let name = |own: &Initializer| match own {
-            Initializer::Constant { name, .. } | Initializer::Stored { name, .. } => name.clone(),
+    if let Some(node) = differing(&one.nodes, &other.nodes, |one, two| one == two) {
+        return Some(node.name.clone());
+    }
+    if let Some(constant) = differing(&one.initializers, &other.initializers, |one, two| one == two) {
+        return match constant {
+            Initializer::Constant { name, .. } | Initializer::Stored { name, .. } => Some(name.clone()),
         };
-        differing(&one.initializers, &other.initializers, |one, two| one == two).map(name)
-    };
-    let is_alike = |one: &Operand, two: &Operand| one.shape.iter().skip(1).eq(two.shape.iter().skip(1));
-    let value = || differing(&one.values, &other.values, is_alike).map(|value| value.name.clone());
-    node.or_else(constant).or_else(value)
+    }
+    let value = differing(&one.values, &other.values, |one, two| one.shape.iter().skip(1).eq(two.shape.iter().skip(1)));
+    value.map(|value| value.name.clone())
 }
 
 /// The first item that the other list lacks or has otherwise; of the longer list where one ends.
@@ -141,20 +142,22 @@ fn raw_outputs<'a>(
     operands: &'a [Option<Operand>],
 ) -> impl Iterator<Item = &'a Operand> {
     let is_raw = target.ssd == Ssd::Raw;
-    let finds = |node: &Layer| ["DetectionOutput", "MultiBoxDetection"].iter().any(|end| node.type_name.ends_with(end));
-    let nodes = graph.nodes().iter().filter(move |node| is_raw && finds(node));
+    let nodes = graph.nodes().iter().filter(|node| is_raw && is_detection(node));
     let read: BTreeSet<usize> = nodes.flat_map(|node| node.inputs.iter().copied()).collect();
     read.into_iter().filter_map(|value| operands[value].as_ref())
 }
 
+fn is_detection(node: &Layer) -> bool {
+    ["DetectionOutput", "MultiBoxDetection"].iter().any(|end| node.type_name.ends_with(end))
+}
+
 fn value(operand: &Operand, first: Option<First>) -> Value {
-    let dim = |(axis, extent): (usize, &u64)| match (extent, first.filter(|_| axis == 0)) {
+    let shape = operand.shape.iter().enumerate().map(|(axis, extent)| match (extent, first.filter(|_| axis == 0)) {
         (_, Some(First::Batch)) => Dim::Name(BATCH.to_owned()),
         (0, _) | (_, Some(First::Other)) => Dim::Name(format!("{}_{axis}", operand.name)),
         (extent, None) => Dim::Size(*extent),
-    };
-    let shape = operand.shape.iter().enumerate().map(dim).collect();
-    Value { name: operand.name.clone(), dtype: operand.dtype, shape }
+    });
+    Value { name: operand.name.clone(), dtype: operand.dtype, shape: shape.collect() }
 }
 
 fn identity(from: &str, to: &str) -> Node {

@@ -55,8 +55,11 @@ impl Row {
 
     /// The parameter at a path of a layer's settings.
     pub(crate) fn parameter(&self, path: &str) -> Option<&'static str> {
-        let own = |message: &str| path.strip_prefix(message)?.strip_prefix('.');
-        let name = if self.messages.is_empty() { path } else { self.messages.split_whitespace().find_map(own)? };
+        let name = if self.messages.is_empty() {
+            path
+        } else {
+            self.messages.split_whitespace().find_map(|message| path.strip_prefix(message)?.strip_prefix('.'))?
+        };
         self.parameters.split_whitespace().filter_map(|word| word.split('=').next()).find(|known| *known == name)
     }
 }

@@ -106,8 +106,11 @@ impl Site<'_> {
 
     /// The numbers of a tuple of Python's, some of which may be `None`.
     pub(crate) fn some_ints(&self, name: &str) -> Result<Vec<Option<i64>>, Refusal> {
-        let one = |part: &str| if part == "None" { Some(None) } else { integer(part).map(Some) };
-        self.parsed(name, |text| parts(text).map(one).collect(), "whole numbers")
+        self.parsed(
+            name,
+            |text| parts(text).map(|part| if part == "None" { Some(None) } else { integer(part).map(Some) }).collect(),
+            "whole numbers",
+        )
     }
 
     /// The numbers of a parameter that repeats.

@@ -60,11 +60,11 @@ pub struct Operator {
 
 impl Operator {
     fn of(row: &'static Row) -> Self {
-        let pair = |word: &'static str| word.split_once('=').unwrap_or((word, ""));
+        let parameters = row.parameters.split_whitespace();
         Self {
             types: row.types.split_whitespace().collect(),
             messages: row.messages.split_whitespace().collect(),
-            parameters: row.parameters.split_whitespace().map(pair).collect(),
+            parameters: parameters.map(|word| word.split_once('=').unwrap_or((word, ""))).collect(),
             inputs: row.bottoms,
             outputs: row.tops,
         }

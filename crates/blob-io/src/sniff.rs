@@ -185,9 +185,10 @@ fn magic(head: &[u8]) -> Option<Format> {
     let long = head.first_chunk::<8>().map(|b| u64::from_le_bytes(*b));
     // A file that is cut within the mark is MXNet's too: these bytes are not valid protobuf.
     let list = 0x112u64.to_le_bytes();
-    let json = |text: &[u8]| matches!(text, [b'{', b'"' | b'}' | b' ' | b'\t' | b'\r' | b'\n', ..]);
     // First, because a header of 0x112 bytes begins like MXNet's list. A list has a reserved word there, which is 0.
-    if long.is_some_and(|n| n <= 100 << 20) && json(&head[8..]) {
+    if long.is_some_and(|n| n <= 100 << 20)
+        && matches!(head[8..], [b'{', b'"' | b'}' | b' ' | b'\t' | b'\r' | b'\n', ..])
+    {
         return Some(Format::Safetensors);
     }
     if (4..8).contains(&head.len()) && list.starts_with(head) {

@@ -174,27 +174,27 @@ pub(crate) enum CaffeForm {
 }
 
 fn params_version() -> impl TypedValueParser<Value = Version> {
-    let version = |number: String| Version::ALL[usize::from(number.as_bytes()[0] - b'0')];
-    PossibleValuesParser::new(["0", "1", "2", "3"]).map(version)
+    PossibleValuesParser::new(["0", "1", "2", "3"])
+        .map(|number| Version::ALL[usize::from(number.as_bytes()[0] - b'0')])
 }
 
 /// Parses the name of a floating-point dtype.
 fn dtype() -> impl TypedValueParser<Value = DType> {
     let floats = || DType::ALL.iter().filter(|dtype| dtype.is_float());
-    let named = move |name: String| *floats().find(|dtype| dtype.name() == name).expect("clap has checked it");
-    PossibleValuesParser::new(floats().map(|dtype| dtype.name())).map(named)
+    PossibleValuesParser::new(floats().map(|dtype| dtype.name()))
+        .map(move |name| *floats().find(|dtype| dtype.name() == name).expect("clap has checked it"))
 }
 
 fn layout() -> impl TypedValueParser<Value = Layout> {
     let all = Layout::ALL.iter();
-    let named = |name: String| *Layout::ALL.iter().find(|l| l.order() == name).expect("clap has checked it");
-    PossibleValuesParser::new(all.map(|layout| layout.order())).map(named)
+    PossibleValuesParser::new(all.clone().map(|layout| layout.order()))
+        .map(move |name| *all.clone().find(|layout| layout.order() == name).expect("clap has checked it"))
 }
 
 fn eps(text: &str) -> Result<f64, String> {
     let eps: Option<f64> = text.parse().ok();
-    let is_eps = |eps: &f64| eps.is_finite() && *eps >= 0.0;
-    eps.filter(is_eps).ok_or_else(|| "a number of 0 or more is expected, as 1e-5".to_owned())
+    let eps = eps.filter(|eps| eps.is_finite() && *eps >= 0.0);
+    eps.ok_or_else(|| "a number of 0 or more is expected, as 1e-5".to_owned())
 }
 
 /// Three extents, for the layer before `=` alone.

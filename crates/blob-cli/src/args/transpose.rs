@@ -55,8 +55,8 @@ pub(crate) struct Axes(pub(crate) Vec<usize>);
 
 fn preset(text: &str) -> Result<Axes, String> {
     let axes = text.split_once('-').and_then(|(old, new)| {
-        let find = |letter: char| old.chars().position(|other| other == letter);
-        let axes: Vec<usize> = new.chars().map(find).collect::<Option<_>>()?;
+        let axes = new.chars().map(|letter| old.chars().position(|other| other == letter));
+        let axes: Vec<usize> = axes.collect::<Option<_>>()?;
         // Each letter occurs once on both sides.
         let once = (0..axes.len()).all(|axis| axes.contains(&axis)) && old.chars().count() == axes.len();
         (once && !axes.is_empty()).then_some(Axes(axes))

@@ -42,12 +42,11 @@ fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Op
     if is_partial && source.entries().iter().any(|entry| entry.unread().is_some()) {
         return Some(WHOLE.to_owned());
     }
-    let is_dtype_lost = |group: &Group| matches!(group.change.effect, Effect::DtypeLost { .. });
-    if plan.changes().iter().any(is_dtype_lost) {
+    if plan.changes().iter().any(|group| matches!(group.change.effect, Effect::DtypeLost { .. })) {
         return Some("an array without values has lost its dtype".to_owned());
     }
-    let is_of_bits = |group: &Group| matches!(group.change.effect, Effect::BitsStored { .. });
-    if !plan.has_receipt() && plan.changes().iter().any(is_of_bits) {
+    if !plan.has_receipt() && plan.changes().iter().any(|group| matches!(group.change.effect, Effect::BitsStored { .. }))
+    {
         return Some("without a receipt, nothing says that the u16 are bf16".to_owned());
     }
     if target.dense || target.form.is_some() {
@@ -78,8 +77,7 @@ pub(super) fn print_proof(
     }
     // `verify` must detect the format of `--against`; `--from` can name only that of the output.
     let detect = Global { from: None, ..context.global.clone() };
-    let is_misdetected = |path: &Path, format| !open(path, &detect).is_ok_and(|file| file.format() == format);
-    if source.format.is_some() && is_misdetected(input, checkpoint.format()) {
+    if source.format.is_some() && !open(input, &detect).is_ok_and(|file| file.format() == checkpoint.format()) {
         return;
     }
     let from = if done.is_recognised { String::new() } else { format!(" --from {}", plan.to().name()) };
@@ -93,15 +91,19 @@ pub(super) fn print_proof(
     context.terminal.command(format!("  prove it:  blob verify {output}{from}{salvage} --against {input}{net}"));
 }
 
+/// Whether a character stands for itself in a shell.
+fn is_plain(c: char) -> bool {
+    c.is_alphanumeric() || "/._-+=:,@%".contains(c)
+}
+
 /// A path quoted for a shell, and never taken for an option.
 pub(crate) fn quoted(path: &Path) -> String {
     let path = match path.as_os_str().as_encoded_bytes() {
         [b'-', ..] => &Path::new(".").join(path),
         _ => path,
     };
-    let plain = |c: char| c.is_alphanumeric() || "/._-+=:,@%".contains(c);
     match path.to_str() {
-        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Some(text) if !text.is_empty() && text.chars().all(is_plain) => text.to_owned(),
         Some(text) if escape(text) == text => format!("'{}'", text.replace('\'', "'\\''")),
         // Characters that a terminal must not show are escaped byte by byte.
         _ => {

@@ -184,8 +184,9 @@ unsafe fn on_device<M: Managed>(
         copy.memory(Part::Data).copy_from(0, &source, ..)?;
     } else {
         let (bytes, size) = (source.host(..)?, dtype.size());
-        let read = |at: usize, out: &mut [u8]| out.copy_from_slice(&bytes[at..at + size]);
-        strides.gather(size, &mut copy.data_mut().overwrite_bytes()?, read);
+        strides.gather(size, &mut copy.data_mut().overwrite_bytes()?, |at, out| {
+            out.copy_from_slice(&bytes[at..at + size]);
+        });
     }
     Ok(copy)
 }

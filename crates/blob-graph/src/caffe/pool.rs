@@ -75,7 +75,7 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Alon
     }
     // Forks state the rounding in two ways.
     let rounds_up = site.choice("round_mode", 0, &["CEIL", "FLOOR"])? == 0 && site.flag("ceil_mode")?;
-    let axis = |(place, extent): (usize, &u64)| {
+    let axes = extents.iter().enumerate().map(|(place, extent)| {
         let (kernel, stride, pad) = (of.kernel[place], of.stride[place], of.pad[place]);
         let padded = extent + 2 * pad;
         // Rounded up, a window that is larger than the input by less than a step is still one window.
@@ -90,7 +90,7 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Alon
             windows -= 1;
         }
         Along::of(windows, *extent, &of, place)
-    };
-    let axes: Result<Vec<Along>, Refusal> = extents.iter().enumerate().map(axis).collect();
+    });
+    let axes: Result<Vec<Along>, Refusal> = axes.collect();
     Ok((axes?, of))
 }

@@ -9,8 +9,9 @@ use crate::unsupported::Refusal;
 
 /// A place along an axis from the left; behind the end, the end.
 fn place(stated: Option<i64>, extent: u64, default: u64) -> u64 {
-    let from_left = |stated: i64| if stated < 0 { stated.saturating_add(extent as i64) } else { stated };
-    stated.map_or(default, |stated| from_left(stated).clamp(0, extent as i64) as u64)
+    let Some(stated) = stated else { return default };
+    let from_left = if stated < 0 { stated.saturating_add(extent as i64) } else { stated };
+    from_left.clamp(0, extent as i64) as u64
 }
 
 pub(super) fn slice_axis(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {

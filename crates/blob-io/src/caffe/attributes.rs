@@ -56,8 +56,7 @@ pub(super) struct Attributes {
 impl Attributes {
     /// Keeps a value. The values of a field that repeats are joined by commas; of any other field the last one counts.
     pub(super) fn note(&mut self, path: &[&str], field: &str, value: Value<'_>, is_repeated: bool) {
-        let names = || path.iter().copied().chain([field]);
-        if self.bytes > self.room || names().map(str::len).sum::<usize>() >= LONGEST_KEY {
+        if self.bytes > self.room || path.iter().chain([&field]).map(|name| name.len()).sum::<usize>() >= LONGEST_KEY {
             return;
         }
         self.name.clear();

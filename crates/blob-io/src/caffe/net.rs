@@ -46,8 +46,8 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, entries: &[Entry], limits: &Limits) 
         layer.map_err(|stop| stop.within(format!("layer #{position} {:?}", fields.name)))?;
         let is_padding = fields.is_padding();
         let folded = paddings.fold(fields.into_draft(Some(blobs(entries, position))), is_padding);
-        let refused = |found| Fault::new(tag.offset, FaultKind::words(NO_PADDING, found));
-        if let Some(draft) = folded.map_err(refused)? {
+        let folded = folded.map_err(|found| Fault::new(tag.offset, FaultKind::words(NO_PADDING, found)))?;
+        if let Some(draft) = folded {
             builder.push(draft, tag.offset)?;
         }
         position += 1;

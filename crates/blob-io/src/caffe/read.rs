@@ -174,15 +174,18 @@ impl Seen {
             Format::Datum => &DATUM,
             _ => &NET_PARAMETER,
         };
-        let is_there = |field: &Field| {
-            field.number < 64
-                && (field.fits(Wire::Varint) && self.varint(&[field.number])
-                    || field.fits(Wire::Len) && self.len(&[field.number])
-                    || field.fits(Wire::Fixed32) && self.any(&[field.number]))
-        };
         // Fields of forks, and values of another wire type, are the reader's to name.
         let is_blob = format == Format::BlobProto && (self.varint(&[5, 11]) || self.any(&[8, 9, 10, 12, 13]));
-        is_blob || self.hundred && format == Format::CaffeModel || message.fields.iter().any(is_there)
+        is_blob
+            || self.hundred && format == Format::CaffeModel
+            || message.fields.iter().any(|field| self.has(field))
+    }
+
+    fn has(&self, field: &Field) -> bool {
+        field.number < 64
+            && (field.fits(Wire::Varint) && self.varint(&[field.number])
+                || field.fits(Wire::Len) && self.len(&[field.number])
+                || field.fits(Wire::Fixed32) && self.any(&[field.number]))
     }
 
     fn any(&self, numbers: &[u32]) -> bool {

@@ -153,9 +153,9 @@ impl<'a> Text<'a> {
     fn field(&mut self) -> Result<&'a str, Fault> {
         let start = self.pos;
         let is_extension = self.take(b'[');
-        let is_part =
-            |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || is_extension && b"./ -".contains(&byte);
-        while self.peek().is_some_and(is_part) {
+        while let Some(byte) = self.peek()
+            && (byte.is_ascii_alphanumeric() || byte == b'_' || is_extension && b"./ -".contains(&byte))
+        {
             self.pos += 1;
         }
         if self.pos == start || is_extension && !self.take(b']') {

@@ -37,14 +37,9 @@ pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -
         let blob = Field { number: 0, whole, content: whole };
         return Ok(vec![layer_of_blob(blob)]);
     }
-    let is_wanted = |number: u32| match format {
-        Format::CaffeModel => Generation::of_field(number).is_some(),
-        Format::BlobProtoVector => number == blob_proto_vector::BLOBS,
-        _ => number == solver_state::HISTORY,
-    };
     let mut fields = Vec::new();
     each(cursor, whole, |field| {
-        if is_wanted(field.number) {
+        if is_part(format, field.number) {
             fields.push(field);
         }
     })?;
@@ -54,6 +49,15 @@ pub(crate) fn layers(cursor: &mut Cursor<'_>, format: Format, limits: &Limits) -
     // Limits count the blobs of one layer here; the reader has counted those of the file.
     let table = NameTable::new(limits);
     fields.into_iter().map(|field| layer(cursor, field, &table)).collect()
+}
+
+/// Whether a field of the whole file is a layer, or a blob of a file that has no layers.
+fn is_part(format: Format, number: u32) -> bool {
+    match format {
+        Format::CaffeModel => Generation::of_field(number).is_some(),
+        Format::BlobProtoVector => number == blob_proto_vector::BLOBS,
+        _ => number == solver_state::HISTORY,
+    }
 }
 
 fn layer_of_blob(blob: Field) -> Layer {

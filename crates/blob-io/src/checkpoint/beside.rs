@@ -65,9 +65,12 @@ impl Checkpoint {
     pub fn beside_shards(&self) -> Result<Vec<PathBuf>, Error> {
         let is_indexed = self.format == Format::Safetensors && !self.shards().is_empty();
         let (Home::Folder(folder), true) = (&self.home, is_indexed) else { return Ok(Vec::new()) };
-        let failed = |source| Error::Io { file: folder.display().to_string(), action: "list it".to_owned(), source };
-        let others = shards::find(folder).map_err(failed)?.others.into_iter();
-        Ok(others.filter(|file| !self.shards().contains(file)).map(|file| folder.join(file)).collect())
+        let found = shards::find(folder);
+        let found = found.map_err(|source| {
+            let (file, action) = (folder.display().to_string(), "list it".to_owned());
+            Error::Io { file, action, source }
+        })?;
+        Ok(found.others.into_iter().filter(|file| !self.shards().contains(file)).map(|file| folder.join(file)).collect())
     }
 
     /// Warns of tensor files in the folder that are no shards of the index.

@@ -235,7 +235,6 @@ impl OpenOptions {
                 return done;
             }
         }
-        let inside = |error| if is_gzip { gunzip::inside(error) } else { error };
         let Some(archive) = Archive::of(&file.input, &self.limits) else {
             let Some(member) = &self.member else { return listed() };
             let message = format!("is not a tar or zip archive, so there is no {member:?} in it");
@@ -245,7 +244,7 @@ impl OpenOptions {
             Some(member) => archive.member(&name, member),
             None => archive.only(&name),
         };
-        let member = member.map_err(inside)?;
+        let member = member.map_err(|error| if is_gzip { gunzip::inside(error) } else { error })?;
         let packed = packed(Some(member.name.clone()));
         self.open_member(&name, archive, &member, packed)
     }
@@ -370,11 +369,15 @@ impl OpenOptions {
     fn spool<'a>(&self, name: &'a str, hint: &'a str) -> Spool<'a> {
         // If the caller gave a format, the first bytes are not checked.
         let is_detected = self.from.is_none();
-        let refuse = move |begin: &[u8]| {
-            let refusal = is_detected.then(|| sniff::hopeless(begin, hint)).flatten();
-            refusal.map(|refusal| refusal.into_error(name))
-        };
-        self.scratch.on(self.stop.on(Spool::new(name, refuse, self.limits.max_spool)))
+        let spool = Spool::new(
+            name,
+            move |begin| {
+                let refusal = is_detected.then(|| sniff::hopeless(begin, hint)).flatten();
+                refusal.map(|refusal| refusal.into_error(name))
+            },
+            self.limits.max_spool,
+        );
+        self.scratch.on(self.stop.on(spool))
     }
 }
 

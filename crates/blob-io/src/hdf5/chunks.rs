@@ -161,7 +161,8 @@ fn place(
 /// The filters, in the order of application.
 fn filters(stored: &ChunkedDataset<'_>) -> Result<Vec<Filter>, ReadError> {
     let pipeline = stored.filters.map_or(&[][..], |pipeline| &pipeline.filters);
-    let known = |filter: &hdf5_reader::messages::filter_pipeline::FilterDescription| {
+    check_limit(stored.at, Limit::Fixed, "the number of filters", pipeline.len() as u64, 32)?;
+    let filters = pipeline.iter().map(|filter| {
         let found = match (filter.id, filter.client_data.first()) {
             (1, _) => return Ok(Filter::Deflate),
             (2, Some(width)) if u64::from(*width) == stored.width => return Ok(Filter::Shuffle),
@@ -172,7 +173,6 @@ fn filters(stored: &ChunkedDataset<'_>) -> Result<Vec<Filter>, ReadError> {
             (id, _) => format!("filter {id}"),
         };
         Err(ReadError::fault(stored.at, FaultKind::unsupported("deflate, shuffle and Fletcher-32 as filters", found)))
-    };
-    check_limit(stored.at, Limit::Fixed, "the number of filters", pipeline.len() as u64, 32)?;
-    pipeline.iter().map(known).collect()
+    });
+    filters.collect()
 }

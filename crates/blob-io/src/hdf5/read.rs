@@ -26,9 +26,8 @@ pub(crate) fn read(input: &Input, table: &mut NameTable) -> Result<Form, ReadErr
         solver(&structure, found, table)?;
         return Ok(Form::SolverState);
     }
-    let in_layer = |found: &NamedDataset| found.group.starts_with("/data/") && number(&found.name).is_some();
     let mut layers = BTreeMap::new();
-    if found.iter().any(in_layer) {
+    if found.iter().any(|found| found.group.starts_with("/data/") && number(&found.name).is_some()) {
         // Layers without parameters have a group too, and a position.
         for group in groups.iter().filter_map(|group| group.strip_prefix("/data/")) {
             layers.insert(group.to_owned(), table.next_position(0)?);

@@ -40,11 +40,9 @@ pub(super) fn name(layer: &Layer, output: u64) -> String {
 fn is_numbered(layer: &Layer) -> bool {
     let op = &*layer.type_name;
     // `topk` has one output of indices or of a mask; the values alone have the indices behind them, hidden.
-    let has_values = || {
-        let typ = layer.attributes().find(|(key, _)| *key == "ret_typ").map(|(_, value)| value);
-        matches!(typ, Some("value" | "both"))
-    };
-    layer.tops.len() > 1 || NUMBERED.split_ascii_whitespace().any(|one| one == op) || op == "topk" && has_values()
+    layer.tops.len() > 1
+        || NUMBERED.split_ascii_whitespace().any(|one| one == op)
+        || op == "topk" && layer.attributes().any(|(key, value)| key == "ret_typ" && ["value", "both"].contains(&value))
 }
 
 #[cfg(test)]

@@ -74,8 +74,8 @@ impl Sink for Pair {
         if of_second.is_empty() {
             return Ok(());
         }
-        let write = |sink: &dyn Sink| sink.write_all_at(offset.max(self.at) - self.at, of_second);
-        write(Self::sink(&self.second)?).map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.second_name)))
+        let written = Self::sink(&self.second)?.write_all_at(offset.max(self.at) - self.at, of_second);
+        written.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.second_name)))
     }
 
     fn source(&self) -> io::Result<Box<dyn Source>> {

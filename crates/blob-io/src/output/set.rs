@@ -76,11 +76,11 @@ impl Complete {
     /// # Errors
     /// As [`Complete::publish`], for the first file that cannot be named.
     pub fn publish_all(files: Vec<Self>) -> Result<(), Error> {
-        let parts = |file: Self| match file.backing {
+        let files = files.into_iter().flat_map(|file| match file.backing {
             Backing::Pair(pair) => pair.into_files(file.name).into_iter().rev().collect(),
             backing => vec![Self { name: file.name, backing }],
-        };
-        let files = files.into_iter().flat_map(parts).filter(|file| matches!(file.backing, Backing::Sibling(_)));
+        });
+        let files = files.filter(|file| matches!(file.backing, Backing::Sibling(_)));
         let members: Vec<SetFile> = files.map(SetFile::new).collect::<Result<_, Error>>()?;
         // In order, so that two processes never wait for each other; one folder may have several spellings.
         let in_folder = members.iter().map(|member| {
@@ -216,8 +216,8 @@ fn wait_for(index: &SetFile) -> Result<Option<File>, Error> {
 
 /// Names the files if none exists, or if those that exist may stay.
 fn add(files: Vec<SetFile>, index: SetFile) -> Result<(), Error> {
-    let is_refused = |member: &&SetFile| member.sibling.if_exists() == IfExists::Refuse && member.is_there();
-    if let Some(there) = files.iter().chain([&index]).find(is_refused) {
+    let mut members = files.iter().chain([&index]);
+    if let Some(there) = members.find(|file| file.sibling.if_exists() == IfExists::Refuse && file.is_there()) {
         return Err(exists(&there.name, Existing::File));
     }
     let mut named = Vec::new();

@@ -151,8 +151,7 @@ fn description(text: &[u8], lower: &[u8], has: impl Fn(&[u8]) -> bool) -> Option
     if lower.starts_with(b"<?xml") {
         return Some(("an XML file, not a model", WEIGHTS));
     }
-    let printable = |b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E | 0x80..);
-    if text.is_empty() || !text.iter().all(printable) {
+    if text.is_empty() || !text.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | 0x20..=0x7E | 0x80..)) {
         return None;
     }
     if lower.starts_with(b"{") && (has(b"\"nodes\"") || has(b"\"arg_nodes\"")) {

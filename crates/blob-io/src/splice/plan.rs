@@ -185,17 +185,13 @@ fn rewritten(
         return None;
     }
     let named = || data_entry.map_or_else(|| format!("#{}/{}", at.0, at.1), |entry| entry.name().to_owned());
-    let kept = |entry: Option<&Entry>| {
+    let half = |entry: Option<&Entry>, tensor: Option<usize>| {
+        if let Some(tensor) = tensor {
+            let spec = specs.get(tensor)?;
+            return Some((Values::Tensor(tensor), spec.dtype, spec.shape.clone()));
+        }
         let entry = entry?;
         Some((Values::Kept(runs(entry)?), entry.dtype()?, entry.shape().clone()))
-    };
-    let given = |tensor: usize| {
-        let spec = specs.get(tensor)?;
-        Some((Values::Tensor(tensor), spec.dtype, spec.shape.clone()))
-    };
-    let half = |entry, tensor: Option<usize>| match tensor {
-        Some(tensor) => given(tensor),
-        None => kept(entry),
     };
     let Some((data, dtype, shape)) = half(data_entry, change.data) else {
         problems.add(&named(), "has no data that can be kept as they are stored");

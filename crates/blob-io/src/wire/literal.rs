@@ -253,8 +253,8 @@ impl<'c, 's> Literal<'c, 's> {
         let mut fits = true;
         loop {
             let hand = self.cursor.at_hand(self.end)?;
-            let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..=0x1F);
-            let plain = hand.iter().position(special).unwrap_or(hand.len());
+            let special = hand.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
+            let plain = special.unwrap_or(hand.len());
             fits &= (text.len() + plain) as u64 <= limit;
             if fits {
                 text.extend_from_slice(&hand[..plain]);

@@ -26,6 +26,12 @@ pub(crate) struct Guard {
     pub(crate) range: Range<usize>,
 }
 
+impl Guard {
+    fn meets(&self, range: &Range<usize>) -> bool {
+        self.range.start < range.end && range.start < self.range.end
+    }
+}
+
 /// Guards in trees. Never empty.
 #[derive(Clone, Debug, Default)]
 struct Many {
@@ -76,8 +82,7 @@ impl LiveGuards {
     /// Whether a guard has a byte of `range`, and was entered at a moment that is `awaited`.
     #[inline]
     pub(crate) fn any(&self, range: &Range<usize>, awaited: impl Fn(u64) -> bool) -> bool {
-        let meets = |guard: &Guard| guard.range.start < range.end && range.start < guard.range.end;
-        self.few.iter().any(|guard| meets(guard) && awaited(guard.entered))
+        self.few.iter().any(|guard| guard.meets(range) && awaited(guard.entered))
             || self.many.as_ref().is_some_and(|many| many.any(range, awaited))
     }
 

@@ -98,7 +98,7 @@ fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Res
     queue.put(&region, &bench.host_of(old.clone()))?;
     let what = format!("a block of {total} bytes, after an upload of {len} to {at} from a function");
     let (asked, outside) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let give = |place: usize, out: &mut [u8]| {
+    let uploaded = queue.upload_from((&region, at), len, |place, out| {
         asked.fetch_add(1, Ordering::Relaxed);
         if place < at || place + out.len() > at + len {
             outside.fetch_add(1, Ordering::Relaxed);
@@ -106,8 +106,7 @@ fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Res
         }
         out.copy_from_slice(&new[place..place + out.len()]);
         Ok(())
-    };
-    let uploaded = queue.upload_from((&region, at), len, give);
+    });
     ensure(outside.load(Ordering::Relaxed) == 0, || format!("{what}: asked for other bytes"))?;
     uploaded?;
     let calls = asked.load(Ordering::Relaxed);

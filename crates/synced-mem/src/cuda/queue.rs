@@ -237,10 +237,13 @@ unsafe impl Queue for CudaQueue {
     ) -> Result<(), Error> {
         let to = self.own("upload_from", to, at, len)?;
         let stopped = Stopped::default();
-        let fill = |before: usize, out: &mut [u8]| stopped.gives(at + before, out, fill);
-        // SAFETY: `own` has checked that the block is of this GPU and holds `len` bytes at the address; the caller
-        // promises that the block lives until the queue is idle.
-        let uploaded = self.run("upload_from", || unsafe { staging::upload_from(&self.stream, to, len, fill) });
+        let uploaded = self.run("upload_from", || {
+            // SAFETY: `own` has checked that the block is of this GPU and holds `len` bytes at the address; the caller
+            // promises that the block lives until the queue is idle.
+            unsafe {
+                staging::upload_from(&self.stream, to, len, |before, out| stopped.gives(at + before, out, fill))
+            }
+        });
         stopped.ended(uploaded)
     }
 

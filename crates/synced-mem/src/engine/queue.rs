@@ -151,6 +151,5 @@ impl Wait {
 
 /// Whether a queue fails this many times, every time. A refusal inside a kernel is no failure of the queue.
 fn lasts(queue: &QueueHandle, times: usize) -> bool {
-    let is_failure = |error| !matches!(error, Error::CalledFromKernel { .. });
-    (0..times).all(|_| queue.synchronize().is_err_and(is_failure))
+    (0..times).all(|_| queue.synchronize().is_err_and(|error| !matches!(error, Error::CalledFromKernel { .. })))
 }

@@ -23,11 +23,16 @@ pub(crate) fn access<R>(
     let (answered, followup) = if let Some((answered, followup)) = at_once {
         (Ok(answered), followup)
     } else {
-        let done = |state: &mut State, has_acted| {
-            let met = state.meet(asked, has_acted);
-            answer(state, met)
-        };
-        run(&mut door, &mut Operation::new(asked.request()), |_| Ok(()), done, State::followup)
+        run(
+            &mut door,
+            &mut Operation::new(asked.request()),
+            |_| Ok(()),
+            |state, has_acted| {
+                let met = state.meet(asked, has_acted);
+                answer(state, met)
+            },
+            State::followup,
+        )
     };
     follow_up(&mut door, followup, bound);
     answered

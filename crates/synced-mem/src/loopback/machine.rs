@@ -110,11 +110,10 @@ impl Machine {
 
     /// Whether a transfer comes to be held by a hold within some time.
     pub(super) fn is_held_within(&self, device: DeviceId, number: u64, patience: Duration) -> bool {
-        let has_not_begun = |state: &mut State| {
+        let waited = self.ended.wait_timeout_while(self.state(), patience, |state| {
             let holds = &state.account(device).holds;
             !holds.iter().any(|held| held.number == number && held.has_begun)
-        };
-        let waited = self.ended.wait_timeout_while(self.state(), patience, has_not_begun);
+        });
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
@@ -131,8 +130,10 @@ impl Machine {
         held.has_begun = true;
         let number = held.number;
         self.ended.notify_all();
-        let is_held = |state: &mut State| state.account(device).holds.iter().any(|held| held.number == number);
-        self.ended.wait_while(state, is_held).unwrap_or_else(PoisonError::into_inner)
+        let released = self
+            .ended
+            .wait_while(state, |state| state.account(device).holds.iter().any(|held| held.number == number));
+        released.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs everything that the queue carries and waits for.

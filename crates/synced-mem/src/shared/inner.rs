@@ -168,10 +168,13 @@ impl Tenant for Inner {
         self.with(|state| {
             let (facts, slots) = (&state.facts, state.slots_at(at));
             let others: Vec<_> = facts.holders().filter(|other| !slots.contains(other)).collect();
-            let is_clean = |slot| facts.replicas.valid(slot).iter().all(|held| facts.lacking(&others, &held) == 0);
-            let is_free = |slot| facts.borrows.check_copy(slot, &facts.whole()).is_ok() && is_clean(slot);
             let is_read = at == Location::Host && self.readers.are_there();
-            facts.outside.is_empty() && !is_read && slots.into_iter().all(is_free)
+            facts.outside.is_empty()
+                && !is_read
+                && slots.into_iter().all(|slot| {
+                    let is_clean = facts.replicas.valid(slot).iter().all(|held| facts.lacking(&others, &held) == 0);
+                    is_clean && facts.borrows.check_copy(slot, &facts.whole()).is_ok()
+                })
         })
     }
 

@@ -148,11 +148,10 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     /// would have to be read from the origin.
     pub(super) fn close_gap(&self, slot: Slot, busy: &Range<usize>) -> Plan<Q> {
         let facts = self.facts;
-        let may_close = |gap: &Range<usize>| {
+        let gap = facts.replicas.gap_to_close(slot, |gap| {
             let is_free = slot != ADOPTED && !meet(gap, busy) && !facts.borrows.writes(gap);
             is_free && facts.replicas.only_in(ORIGIN, gap).is_empty()
-        };
-        let gap = facts.replicas.gap_to_close(slot, may_close);
+        });
         gap.map_or(Continue(()), |gap| self.bring(slot, &gap))
     }
 
@@ -164,9 +163,10 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         let Some(valid) = replicas.crowded(slot) else {
             return Continue(());
         };
-        let is_moving = |range: &Range<usize>| self.facts.outside.iter().any(|moving| meet(&moving.range, range));
-        let is_free =
-            |range: &Range<usize>| !meet(range, busy) && !self.facts.borrows.touches(range) && !is_moving(range);
+        let is_free = |range: &Range<usize>| {
+            let is_moving = self.facts.outside.iter().any(|moving| meet(&moving.range, range));
+            !meet(range, busy) && !self.facts.borrows.touches(range) && !is_moving
+        };
         let mut dropped = replicas.range_to_drop(slot, is_free);
         if dropped.is_none() && slot == ADOPTED {
             dropped = valid.iter().filter(is_free).min_by_key(|range| range.len());
