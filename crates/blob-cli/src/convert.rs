@@ -6,7 +6,7 @@ mod proof;
 mod recipe;
 mod said;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use blob_convert::change::Group;
 use blob_convert::recipe::{Opened, Source};

@@ -21,8 +21,11 @@ impl Plan<'_> {
         };
         let is_copy = self.is_copy();
         let wanted = self.tensors.iter().map(|tensor| {
-            let copied = || self.checkpoint.entries()[tensor.entry].offset().filter(|_| is_copy);
-            Wanted { spec: &tensor.spec, offset: tensor.slot.map(|slot| layout.offsets()[slot]).or_else(copied) }
+            let offset = match tensor.slot {
+                Some(slot) => Some(layout.offsets()[slot]),
+                None => self.checkpoint.entries()[tensor.entry].offset().filter(|_| is_copy),
+            };
+            Wanted { spec: &tensor.spec, offset }
         });
         check_written(&file, wanted, matches!(self.base, Template::File(_)))?;
         if let Template::Frame(_) = self.base {

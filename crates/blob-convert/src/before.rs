@@ -145,9 +145,9 @@ pub(crate) fn before(
     if !norms.is_empty() {
         before.steps.push(Arc::new(Factors::new(norms)));
     }
-    let stay = || Effect::Notice("the names that PyTorch has stay, as is asked for".to_owned());
     if most < all && matches!((wanted, called), (Wanted::Mxnet, Called::AsTheyAre)) {
-        before.changes.push(Change::unasked(stay()));
+        let words = "the names that PyTorch has stay, as is asked for";
+        before.changes.push(Change::unasked(Effect::Notice(words.to_owned())));
     }
     if walk.has_lost_factors() && !matches!(wanted, Wanted::Mxnet) {
         let words = "means and variances were divided by factors, and the receipt does not say which: no factor of 1 \

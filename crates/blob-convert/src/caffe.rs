@@ -81,8 +81,8 @@ pub(crate) fn lost_net(checkpoint: &Checkpoint, to: Format) -> Option<Change> {
 
 /// A notice where layers of a new net get no type, because the source does not say one.
 pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) -> Option<Change> {
-    let has_type = |tensor: &&Planned| checkpoint.entries()[tensor.entry].layer_type().is_some();
-    let is_lacking = to == Format::CaffeModel && !tensors.iter().all(|tensor| has_type(&tensor));
+    let mut entries = tensors.iter().map(|tensor| &checkpoint.entries()[tensor.entry]);
+    let is_lacking = to == Format::CaffeModel && entries.any(|entry| entry.layer_type().is_none());
     let words = "layers get no type, which tensors alone do not have: Caffe takes the weights by the layers' names";
     is_lacking.then(|| Change::unasked(Effect::Notice(words.to_owned())))
 }
@@ -94,14 +94,17 @@ pub(crate) fn unfactored(checkpoint: &Checkpoint, to: Format, tensors: &[Planned
         return None;
     }
     let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
-    let kind = |tensor: &Planned| checkpoint.entries()[tensor.entry].layer_type();
     // A new bias of a fold is another layer's.
-    let is_norm = |tensor: &&Planned| !tensor.is_new && kind(tensor) == Some("BatchNorm");
-    let layers = tensors.iter().filter(is_norm).filter_map(|tensor| TensorName::of(&tensor.spec.name).layer());
+    let own = tensors.iter().filter(|tensor| !tensor.is_new);
+    let norms = own.filter(|tensor| checkpoint.entries()[tensor.entry].layer_type() == Some("BatchNorm"));
+    let layers = norms.filter_map(|tensor| TensorName::of(&tensor.spec.name).layer());
     let lost: BTreeSet<String> = layers.map(|layer| format!("{layer}/2")).collect();
     let lost: Vec<String> = lost.into_iter().filter(|factor| !names.contains(&**factor)).collect();
-    let words = || format!("Caffe takes no BatchNorm without its factor, which is left out: {}", listed(&lost));
-    (!lost.is_empty()).then(|| Change::unasked(Effect::Dropped(words().into())))
+    if lost.is_empty() {
+        return None;
+    }
+    let words = format!("Caffe takes no BatchNorm without its factor, which is left out: {}", listed(&lost));
+    Some(Change::unasked(Effect::Dropped(words.into())))
 }
 
 /// Whether a solver state would lack the iteration, and so look like a net: Caffe always writes the iteration.
@@ -160,8 +163,7 @@ pub(crate) fn spliced(
         let stays = is_itself && options.keeps_blobs() && tensor.is_entry(entry) && there == *entry.name();
         if stays {
             // The file keeps this tensor's bytes, and the content beside the tensor.
-            let is_kept = |change: &Change| !matches!(change.effect, Effect::Unpacked | Effect::Unlisted(_));
-            tensor.changes.retain(is_kept);
+            tensor.changes.retain(|change| !matches!(change.effect, Effect::Unpacked | Effect::Unlisted(_)));
         }
         // Values in several segments, or in none, are copied together with the bytes around.
         if stays && (!tensor.is_copied() || entry.segments().len() != 1) {
@@ -233,9 +235,9 @@ fn settle_diffs(
 
 /// Refuses to keep a diff without the blob that the diff is a part of.
 fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
-    let is_left_out = |name: &str| TensorName::of(name).diffed().is_some_and(|blob| !kept.contains(blob));
     let diffs = base.entries().iter().filter(|entry| entry.kind() == Kind::Diff && kept.contains(entry.name()));
-    match diffs.map(Entry::name).find(|name| is_left_out(name)) {
+    let mut diffs = diffs.map(Entry::name);
+    match diffs.find(|name| TensorName::of(name).diffed().is_some_and(|blob| !kept.contains(blob))) {
         None => Ok(()),
         Some(diff) => {
             let (diff, blob) = (quoted(diff), quoted(TensorName::of(diff).array));
@@ -293,13 +295,12 @@ pub(crate) fn renamed<'a>(checkpoint: &'a Checkpoint, tensors: &'a [Planned]) ->
     if let Some(layers) = renamed_layers(checkpoint, tensors) {
         return Some(Renamed::Layers(layers));
     }
-    let kept = || tensors.iter().filter(|tensor| !tensor.is_new);
     let is_diff = |name: &str| TensorName::of(name).kind == Kind::Diff;
-    let is_place = |tensor: &Planned| {
+    let are_places = tensors.iter().filter(|tensor| !tensor.is_new).all(|tensor| {
         let (own, name) = (checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name);
         checkpoint.entry(name).is_some_and(|entry| entry.dtype().is_some()) && is_diff(own) == is_diff(name)
-    };
-    kept().all(is_place).then_some(Renamed::Moved)
+    });
+    are_places.then_some(Renamed::Moved)
 }
 
 fn owned(layers: BTreeMap<&str, &str>) -> Vec<(String, String)> {
@@ -389,12 +390,11 @@ pub(crate) fn check_fits(
             None => same.push((&misfit.words, vec![name])),
         }
     }
-    let problem = |(words, names): &(&str, Vec<&str>)| match &names[..] {
+    let problems = same.iter().map(|(words, names)| match &names[..] {
         [name] => format!("{name} {words}"),
         [first, others @ ..] => format!("{first} {words} (the same of {})", joined(NAMED, others)),
         [] => String::new(),
-    };
-    let problems = same.iter().map(problem).collect();
-    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems));
+    });
+    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems.collect()));
     Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
 }

@@ -271,8 +271,9 @@ impl Frame {
         {
             return Err(DAMAGED);
         }
-        let is_read = |entry: &Entry| entry.fault().is_none() && entry.foreign_dtype().is_none();
-        if !made.entries().iter().all(is_read) || !made.is_bare().is_ok_and(|is_bare| is_bare) {
+        if made.entries().iter().any(|entry| entry.fault().is_some() || entry.foreign_dtype().is_some())
+            || !made.is_bare().is_ok_and(|is_bare| is_bare)
+        {
             return Err(MORE);
         }
         // Checks that values can be written into the file.

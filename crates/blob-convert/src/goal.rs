@@ -47,7 +47,7 @@ impl<'a> Place<'a> {
 
 /// Whether a file of a format is a Caffe net, in which each layer contains its tensors.
 pub(crate) fn has_layers(to: Format, path: Option<&Path>) -> bool {
-    let is_weights = || path.and_then(hdf5::Form::of_name) == Some(hdf5::Form::Weights);
     let holds = to.holds();
-    holds.from_tensors && holds.names == Names::Layers || to == Format::Hdf5 && is_weights()
+    holds.from_tensors && holds.names == Names::Layers
+        || to == Format::Hdf5 && path.and_then(hdf5::Form::of_name) == Some(hdf5::Form::Weights)
 }

@@ -51,11 +51,14 @@ pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: 
 fn stored(net: &Net, checkpoint: &Checkpoint) -> Vec<(String, Vec<u64>)> {
     let variables = net.inputs().filter_map(|value| net.variable(value));
     let names = net.layers().iter().flat_map(|layer| layer.tensors().map(|(_, name)| name)).chain(variables);
-    let shape = |entry: &Entry| entry.shape().dims().iter().map(|extent| *extent as u64).collect();
     let found: BTreeMap<&str, &Entry> = names.filter_map(|name| Some((name, entry(checkpoint, name)?))).collect();
     let mut found: Vec<(&str, &Entry)> = found.into_iter().collect();
     found.sort_by_key(|(_, entry)| (entry.position(), entry.index()));
-    found.into_iter().map(|(name, entry)| (name.to_owned(), shape(entry))).collect()
+    let shapes = found.into_iter().map(|(name, entry)| {
+        let dims = entry.shape().dims().iter();
+        (name.to_owned(), dims.map(|extent| *extent as u64).collect())
+    });
+    shapes.collect()
 }
 
 /// The entry of the tensor that a net has under this name; MXNet's files have `arg:` and `aux:` before it.

@@ -205,13 +205,13 @@ pub(crate) fn steps_of(lineage: &[Origin]) -> impl Iterator<Item = (&Step, bool)
 /// The histories of several sources, one after the other. A file that several of them were made from by the same steps
 /// counts once: its steps were done once to each tensor.
 pub(crate) fn histories_of<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<Origin> {
-    let mut seen = HashSet::new();
-    let mut is_new = |origin: &Origin| {
+    let (mut seen, mut all) = (HashSet::new(), Earlier::default());
+    for origin in texts.flat_map(history_of) {
         let steps = serde_json::to_vec(&origin.transforms).unwrap_or_default();
-        seen.insert((origin.blake3.clone(), blake3::hash(&steps)))
-    };
-    let mut all = Earlier::default();
-    texts.flat_map(history_of).filter(|origin| is_new(origin)).for_each(|origin| all.push(origin));
+        if seen.insert((origin.blake3.clone(), blake3::hash(&steps))) {
+            all.push(origin);
+        }
+    }
     all.0
 }
 

@@ -13,6 +13,6 @@ pub(crate) fn layer(name: &str) -> &str {
         return layer;
     }
     let (_, name) = Group::split(name);
-    let without = |word: &&str| name.strip_suffix(*word)?.strip_suffix('_').filter(|layer| !layer.is_empty());
-    PARAMETERS.iter().find_map(without).unwrap_or(name)
+    let mut layers = PARAMETERS.iter().filter_map(|word| name.strip_suffix(word)?.strip_suffix('_'));
+    layers.find(|layer| !layer.is_empty()).unwrap_or(name)
 }

@@ -12,11 +12,10 @@ use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::onnx::Model;
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Refill, Sparse, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Refill, Sparse, TensorName};
 
 use crate::caffe::{self, Unfit, check_fits};
 use crate::change::{Change, Effect};
-use crate::history::Origin;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::state::State;
@@ -164,8 +163,9 @@ fn is_of_one_program(checkpoint: &Checkpoint, options: &Options) -> bool {
 /// Whether the output has exactly the source's arrays, under the same names, so that the source's details apply.
 fn has_all_arrays(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     let arrays = checkpoint.entries().iter().filter(|entry| entry.dtype().is_some());
-    let are_all = || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name));
-    checkpoint.salvaged().is_none() && (options.transforms.is_empty() || are_all())
+    checkpoint.salvaged().is_none()
+        && (options.transforms.is_empty()
+            || arrays.map(Entry::name).eq(tensors.iter().map(|tensor| &*tensor.spec.name)))
 }
 
 /// The arrays of an MXNet file: as in the source if that is an MXNet file too, else by the tensors' names.
@@ -181,11 +181,11 @@ fn list(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> Resu
         });
     }
     check_sparse_names(checkpoint, tensors)?;
-    let before = || match Version::of_dialect(&dialect(checkpoint, options))[..] {
-        [all] => Some(all),
-        _ => None,
-    };
-    let version = version.or(of_source).or_else(before).unwrap_or(Version::V2);
+    let version =
+        version.or(of_source).unwrap_or_else(|| match Version::of_dialect(&dialect(checkpoint, options))[..] {
+            [all] => all,
+            _ => Version::V2,
+        });
     Ok(sparse_list(version, tensors, &|_| checkpoint))
 }
 
@@ -213,8 +213,9 @@ pub(crate) fn sparse_list<'a>(
         let parts = &parts[&std::ptr::from_ref(sparse)];
         if parts[0] == index {
             let entry = |at: usize| &source_of(at).entries()[tensors[at].entry];
-            let part = |wanted: &Kind| parts.iter().copied().find(|at| entry(*at).kind() == *wanted);
-            let ordered: Vec<usize> = sparse.kind.parts().iter().filter_map(part).collect();
+            let ordered = sparse.kind.parts().iter();
+            let ordered = ordered.filter_map(|kind| parts.iter().copied().find(|at| entry(*at).kind() == *kind));
+            let ordered: Vec<usize> = ordered.collect();
             let mut name = tensor.whole_name(sparse).to_owned();
             while taken.contains(&*name) {
                 name = format!("{name}@{}", entry(index).position());
@@ -231,8 +232,8 @@ fn dialect(checkpoint: &Checkpoint, options: &Options) -> String {
         return checkpoint.dialect().to_owned();
     }
     let about = options.about(checkpoint);
-    let is_mxnet = |origin: &&Origin| origin.format.parse().is_ok_and(Format::is_mxnet);
-    about.lineage.iter().rev().find(is_mxnet).map(|origin| origin.dialect.clone()).unwrap_or_default()
+    let last = about.lineage.iter().rev().find(|origin| origin.format.parse().is_ok_and(Format::is_mxnet));
+    last.map(|origin| origin.dialect.clone()).unwrap_or_default()
 }
 
 /// A remark where a new MXNet file has records of one version, and the records before were of several.
@@ -241,9 +242,11 @@ pub(crate) fn one_version(checkpoint: &Checkpoint, options: &Options, tensors: &
         return None;
     }
     let before = dialect(checkpoint, options);
-    let is_mixed = Version::of_dialect(&before).len() > 1;
-    let words = || format!("all records are of one version, and before they were {before}");
-    is_mixed.then(|| Change::unasked(Effect::Remark(words())))
+    if Version::of_dialect(&before).len() < 2 {
+        return None;
+    }
+    let words = format!("all records are of one version, and before they were {before}");
+    Some(Change::unasked(Effect::Remark(words)))
 }
 
 /// The remark that a fold changed the net inside the output alone.

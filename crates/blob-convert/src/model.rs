@@ -74,10 +74,11 @@ pub(crate) fn of(
             refuse(checkpoint, message)
         })?;
     }
-    let lacks =
-        |need: &Need| refuse(checkpoint, format!("has {:?}, which no step turns into ONNX's form", need.tensor));
     let shapes = shapes(&model);
-    let made = needs.iter().map(|need| initializer(&shapes, need, bound).ok_or_else(|| lacks(need)));
+    let made = needs.iter().map(|need| {
+        initializer(&shapes, need, bound)
+            .ok_or_else(|| refuse(checkpoint, format!("has {:?}, which no step turns into ONNX's form", need.tensor)))
+    });
     let initializers: Vec<transform::Initializer> = made.collect::<Result<_, Error>>()?;
     let stored = needs.iter().filter_map(|need| checkpoint.entry(bound.name(&need.tensor))?.dtype());
     let dtype = one_dtype(checkpoint, dtype, stored)?;
@@ -108,8 +109,8 @@ fn unread(name: &str) -> String {
 
 /// The notice that the model takes values as a layer of data has prepared them.
 fn preparation(prepared: &Prepared) -> String {
-    let shown = |(path, text): &(String, String)| format!("{path} = {}", quoted(text));
-    let settings: Vec<String> = prepared.settings.iter().map(shown).collect();
+    let settings = prepared.settings.iter().map(|(path, text)| format!("{path} = {}", quoted(text)));
+    let settings: Vec<String> = settings.collect();
     let (layer, settings) = (quoted(&prepared.layer), joined(MOST_SETTINGS, &settings));
     format!("the model takes its input as {layer} prepares it, and does not prepare it: {settings}")
 }
@@ -212,11 +213,11 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
     let casts = model.nodes.iter().filter(|node| node.op_type == "Cast");
     let numbers: HashSet<&str> = casts.flat_map(|node| node.inputs.iter().map(|input| &**input)).collect();
     let planes: HashSet<&str> = model.initializers.iter().filter_map(|own| wide_plane(own, dtype)).collect();
-    let is_mask = |node: &Node| {
-        let reads = |names: &[String], of: &HashSet<&str>| names.iter().any(|name| of.contains(&**name));
-        node.op_type == "Mod" && reads(&node.outputs, &numbers) && reads(&node.inputs, &planes)
-    };
-    if let Some(node) = model.nodes.iter().find(|node| has_far_places(&shapes, node, dtype) || is_mask(node)) {
+    let reads = |names: &[String], of: &HashSet<&str>| names.iter().any(|name| of.contains(&**name));
+    if let Some(node) = model.nodes.iter().find(|node| {
+        let is_mask = node.op_type == "Mod" && reads(&node.outputs, &numbers) && reads(&node.inputs, &planes);
+        is_mask || has_far_places(&shapes, node, dtype)
+    }) {
         let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
         return Err(refuse(checkpoint, message));
     }
@@ -249,6 +250,6 @@ fn wide_plane(initializer: &Initializer, dtype: DType) -> Option<&str> {
 fn has_far_places(shapes: &HashMap<&str, &[Dim]>, node: &Node, dtype: DType) -> bool {
     let exact = exact(dtype);
     let shape = node.inputs.first().and_then(|input| shapes.get(&**input));
-    let is_far = |dim: &Dim| !matches!(dim, Dim::Size(size) if *size <= exact);
-    matches!(&*node.op_type, "ArgMax" | "TopK") && shape.is_none_or(|shape| shape.iter().skip(1).any(is_far))
+    matches!(&*node.op_type, "ArgMax" | "TopK")
+        && !shape.is_some_and(|dims| dims.iter().skip(1).all(|dim| matches!(dim, Dim::Size(size) if *size <= exact)))
 }

@@ -108,12 +108,11 @@ struct Names<'a> {
 impl<'a> Names<'a> {
     fn of(file: &'a Checkpoint) -> Self {
         let entries = file.entries();
-        let whole = |i: &u32| entries[*i as usize].sparse().map(|s| &*s.name);
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
         by_name.sort_unstable_by_key(|i| entries[*i as usize].name());
-        let is_values = |i: &u32| entries[*i as usize].kind() == Kind::Values;
-        let mut sparse: Vec<u32> = (0..entries.len() as u32).filter(is_values).collect();
-        sparse.sort_unstable_by_key(whole);
+        let sparse = (0..entries.len() as u32).filter(|i| entries[*i as usize].kind() == Kind::Values);
+        let mut sparse: Vec<u32> = sparse.collect();
+        sparse.sort_unstable_by_key(|i| entries[*i as usize].sparse().map(|s| &*s.name));
         Self { file, by_name, sparse }
     }
 
@@ -126,8 +125,7 @@ impl<'a> Names<'a> {
     /// The values of the sparse array of this name.
     fn sparse(&self, name: &str) -> Option<&'a Entry> {
         let entry = |i: u32| &self.file.entries()[i as usize];
-        let whole = |i: &u32| entry(*i).sparse().map(|s| &*s.name);
-        let found = self.sparse.binary_search_by_key(&Some(name), whole);
+        let found = self.sparse.binary_search_by_key(&Some(name), |i| entry(*i).sparse().map(|s| &*s.name));
         Some(entry(self.sparse[found.ok()?]))
     }
 
@@ -188,9 +186,9 @@ fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'
 
 /// Whether the file stores no names, so that tensors are called by position: `@0`, `@0.diff`, `@1#indices`.
 pub(crate) fn is_unnamed(file: &Checkpoint) -> bool {
-    let is_position = |entry: &Entry| {
-        let name = entry.name().strip_prefix('@');
-        name.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('/'))
-    };
-    !file.entries().is_empty() && file.entries().iter().all(is_position)
+    let mut positions = file.entries().iter().map(|entry| entry.name().strip_prefix('@'));
+    !file.entries().is_empty()
+        && positions.all(|position| {
+            position.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('/'))
+        })
 }

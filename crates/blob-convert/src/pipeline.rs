@@ -76,11 +76,10 @@ pub(crate) fn chain(
         }
         let Outcome { made, left_out, notes, unfitting, notices, removed_layers } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(index, _)| *index).collect();
-        let is_valued = |made: &&Made| {
+        let valued = made.iter().filter(|made| {
             made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
-        };
-        let entries: Vec<usize> =
-            made.iter().filter(is_valued).map(|made| chained.tensors[made.from[0]].entry).collect();
+        });
+        let entries: Vec<usize> = valued.map(|made| chained.tensors[made.from[0]].entry).collect();
         if !entries.is_empty() {
             done.push(step.name().to_owned());
             chained.value_changes.push(ValueChange { step: step.name(), entries });
@@ -96,8 +95,8 @@ pub(crate) fn chain(
     }
     let net = steps.iter().any(|step| step.follows_net()).then(|| followed.net()).flatten();
     chained.net = net.filter(|net| steps.iter().any(|step| step.follows(net)));
-    let said = |net: &FollowedNet| Change::unasked(Effect::Followed { net: net.origin.to_string() });
-    chained.of_file.extend(chained.net.as_ref().map(said));
+    let followed = chained.net.as_ref().map(|net| Effect::Followed { net: net.origin.to_string() });
+    chained.of_file.extend(followed.map(Change::unasked));
     Ok(chained)
 }
 
@@ -157,10 +156,10 @@ fn too_deep(outcome: &Outcome, before: &[Planned]) -> Vec<String> {
     let computed = outcome.made.iter().filter(|made| matches!(made.values, Values::Computed(_)));
     let reads =
         computed.map(|made| (made, made.from.iter().map(|index| before[*index].reads()).fold(0, u64::saturating_add)));
-    let problem = |(made, reads): (&Made, u64)| {
+    let problems = reads.filter(|(_, reads)| *reads > MAX_READS).map(|(made, reads)| {
         format!("{:?} would read the file's tensors {reads} times, and {MAX_READS} are allowed", made.tensor.name)
-    };
-    reads.filter(|(_, reads)| *reads > MAX_READS).map(problem).collect()
+    });
+    problems.collect()
 }
 
 /// The mistakes in a transform's outcome.
@@ -201,9 +200,8 @@ fn problems(outcome: &Outcome, specs: &[Spec<'_>]) -> Vec<String> {
 
 /// Arrays that would have the name of a sparse array, whose parts have other names in most formats.
 fn as_sparse(made: &[Made], specs: &[Spec<'_>], names: &BTreeMap<&str, Vec<usize>>) -> Vec<String> {
-    let is_part = |made: &&Made| made.from.first().is_some_and(|first| has_parts(specs.get(*first)));
-    let arrays: HashSet<&str> =
-        made.iter().filter(is_part).map(|made| TensorName::of(&made.tensor.name).array).collect();
+    let parts = made.iter().filter(|made| made.from.first().is_some_and(|first| has_parts(specs.get(*first))));
+    let arrays: HashSet<&str> = parts.map(|made| TensorName::of(&made.tensor.name).array).collect();
     let both = arrays.into_iter().filter_map(|array| Some((array, &specs[*names.get(array)?.first()?])));
     let both = both.filter(|(_, spec)| !has_parts(Some(spec)));
     let mut both: Vec<String> = both

@@ -2,6 +2,7 @@
 //! transforms and by the output's format, and the place of each tensor.
 
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 
 use blob_io::layout::{Frame, Layout};
@@ -168,9 +169,9 @@ impl Plan<'_> {
         match &self.output {
             Destination::File { layout, .. } | Destination::Stdout { layout } => layout.len(),
             Destination::Folder { .. } => {
-                let file = |tensor: &Planned| Layout::new(std::slice::from_ref(&tensor.spec), Frame::Npy);
-                let len = |tensor| file(tensor).map_or(0, |layout| layout.len());
-                receipt().1.len() as u64 + self.tensors.iter().map(len).sum::<u64>()
+                let files = self.tensors.iter();
+                let files = files.filter_map(|tensor| Layout::new(slice::from_ref(&tensor.spec), Frame::Npy).ok());
+                receipt().1.len() as u64 + files.map(|file| file.len()).sum::<u64>()
             }
             Destination::Shards { shards, .. } => {
                 let of_index: Vec<_> = self.metadata.iter().cloned().chain(self.has_receipt.then(receipt)).collect();

@@ -159,7 +159,7 @@ impl Planned {
         tally: &'a Reports,
     ) -> Result<Box<dyn Stream + 'a>, Error> {
         let entry = &checkpoint.entries()[self.entry];
-        let read: Box<dyn Stream> = match &self.how {
+        let mut read: Box<dyn Stream> = match &self.how {
             How::Copy | How::Stream | How::Kept => Box::new(Watched::open(checkpoint, entry, watch)?),
             How::Dense => Box::new(Watched::new(checkpoint.dense_reader(entry)?, watch)),
             // A shape without values may have any extents, and nothing is computed for such a shape.
@@ -174,19 +174,22 @@ impl Planned {
                 computed.compute.open(inputs)?
             }
         };
-        let cast = |(read, from): (Box<dyn Stream + 'a>, DType), to: &DType| -> (Box<dyn Stream + 'a>, DType) {
-            (Box::new(Rounded::new(read, (from, *to), &self.spec.name, tally)), *to)
-        };
-        Ok(self.casts.iter().fold((read, self.read_as), cast).0)
+        let mut from = self.read_as;
+        for to in &self.casts {
+            read = Box::new(Rounded::new(read, (from, *to), &self.spec.name, tally));
+            from = *to;
+        }
+        Ok(read)
     }
 }
 
 /// Marks tensors to be read separately if the output puts other bytes between their values: a piece of the pass may end
 /// within a value.
 pub(crate) fn stream_interleaved(layout: &Layout, tensors: &mut [Planned]) {
-    let is_interleaved = |tensor: &Planned| tensor.slot.is_some_and(|slot| layout.is_interleaved(slot));
-    for tensor in tensors.iter_mut().filter(|tensor| matches!(tensor.how, How::Copy) && is_interleaved(tensor)) {
-        tensor.how = How::Stream;
+    for tensor in tensors.iter_mut().filter(|tensor| matches!(tensor.how, How::Copy)) {
+        if tensor.slot.is_some_and(|slot| layout.is_interleaved(slot)) {
+            tensor.how = How::Stream;
+        }
     }
 }
 

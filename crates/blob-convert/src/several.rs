@@ -109,8 +109,7 @@ fn divided(
         places.extend(more);
         places.sort_unstable();
     }
-    let is_left = |file: &usize| !(is_gone[*file] && tensors[*file].is_empty());
-    let kept: Vec<usize> = (0..files.len()).filter(is_left).collect();
+    let kept: Vec<usize> = (0..files.len()).filter(|file| !is_gone[*file] || !tensors[*file].is_empty()).collect();
     let mut all: Vec<Option<_>> = files.into_iter().zip(tensors).map(Some).collect();
     Ok(kept.into_iter().filter_map(|file| all[file].take()).unzip())
 }

@@ -4,7 +4,7 @@
 //! The index holds the receipt and the other metadata of the whole. Each shard has `format: pt`, as huggingface_hub's
 //! shards have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -166,12 +166,12 @@ fn metadata() -> Vec<(String, String)> {
 /// shards, an index, or a single file.
 fn old_files_note(path: &Path, shards: Option<&Shards>) -> Option<String> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let is_new = |name: &OsStr| match shards {
-        Some(shards) => shards.paths().any(|path| path.file_name() == Some(name)),
-        None => path.file_name() == Some(name),
+    let new: HashSet<&OsStr> = match shards {
+        Some(shards) => shards.paths().filter_map(Path::file_name).collect(),
+        None => path.file_name().into_iter().collect(),
     };
     let listing = fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
-    let mut old: Vec<OsString> = listing.filter(|name| is_of(path, name) && !is_new(name)).collect();
+    let mut old: Vec<OsString> = listing.filter(|name| is_of(path, name) && !new.contains(&**name)).collect();
     old.sort_unstable();
     let names: Vec<_> = old.iter().map(|name| name.to_string_lossy()).collect();
     (!old.is_empty())

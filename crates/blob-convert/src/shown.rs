@@ -30,11 +30,15 @@ impl Source for Planned<'_> {
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         read_zeros(self.len, offset, buf)?;
-        let place = |(at, bytes): &(u64, Vec<u8>)| *at..at + bytes.len() as u64;
-        read_runs(&self.frame, place, (offset, buf), |(_, bytes), from, part| {
-            part.copy_from_slice(&bytes[from as usize..][..part.len()]);
-            Ok(())
-        })?;
+        read_runs(
+            &self.frame,
+            |(at, bytes)| *at..at + bytes.len() as u64,
+            (offset, buf),
+            |(_, bytes), from, part| {
+                part.copy_from_slice(&bytes[from as usize..][..part.len()]);
+                Ok(())
+            },
+        )?;
         let Some(base) = self.base else { return Ok(()) };
         read_runs(
             self.copies,

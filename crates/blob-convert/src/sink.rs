@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use blob_core::DType;
 use blob_io::layout::{Frame, Layout, OutputDir, TensorSpec};
 use blob_io::{Checkpoint, Error, Output};
 
@@ -140,13 +139,14 @@ impl<'a> Moves<'a> {
 
 /// Elements of a tensor, rounded to one dtype after the other.
 fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Reports) -> Vec<u8> {
-    let round = |(bytes, from): (Vec<u8>, DType), to: &DType| {
+    let (mut bytes, mut from) = (bytes.to_vec(), tensor.read_as);
+    for to in &tensor.casts {
         let mut target = Vec::new();
         let lost = cast((from, &bytes), *to, &mut target);
         tally.rounded(&tensor.spec.name, lost, *to);
-        (target, *to)
-    };
-    tensor.casts.iter().fold((bytes.to_vec(), tensor.read_as), round).0
+        (bytes, from) = (target, *to);
+    }
+    bytes
 }
 
 /// Whether a tensor's bytes can be moved in the order of the pass.
@@ -212,13 +212,12 @@ pub(crate) struct Folder<'a> {
 impl<'a> Sink<'a> {
     /// Files with the tensors of each, one after the other.
     pub(crate) fn files(files: &[(&'a Output, &'a Layout, &[Planned])]) -> Self {
-        let place = |output, layout: &'a Layout, tensor: &Planned| {
-            let at = tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
-            Placed { output, at, layout: tensor.slot.map(|slot| (layout, slot)) }
-        };
-        let each = files
-            .iter()
-            .flat_map(|(output, layout, tensors)| tensors.iter().map(move |tensor| place(*output, layout, tensor)));
+        let each = files.iter().flat_map(|(output, layout, tensors)| {
+            tensors.iter().map(move |tensor| {
+                let at = tensor.slot.map_or(0, |slot| layout.offsets()[slot]);
+                Placed { output, at, layout: tensor.slot.map(|slot| (*layout, slot)) }
+            })
+        });
         let wants_crc = files.iter().any(|(_, layout, _)| layout.wants_crc());
         Self { to: To::Files(each.collect()), parts: wants_crc.then(Mutex::default) }
     }

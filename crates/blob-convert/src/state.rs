@@ -227,22 +227,22 @@ impl State {
         if self.axes.is_empty() || !step.relies_on().contains(&Fact::Axes) {
             return Vec::new();
         }
-        let is_touched = |made: &&crate::transform::Made| {
+        let touched = outcome.made.iter().filter(|made| {
             let is_computed = matches!(made.values, Values::Computed(_));
             is_computed || made.from.iter().any(|place| tensors[*place].spec.shape != made.tensor.shape)
-        };
-        let touched = outcome.made.iter().filter(is_touched).flat_map(|made| &made.from);
-        let mut names: Vec<&str> = touched.map(|place| file.entries()[tensors[*place].entry].name()).collect();
+        });
+        let places = touched.flat_map(|made| &made.from);
+        let mut names: Vec<&str> = places.map(|place| file.entries()[tensors[*place].entry].name()).collect();
         names.sort_unstable();
         names.dedup();
-        let problem = |name: &str| {
+        let problems = names.into_iter().filter_map(|name| {
             let axes: Vec<String> = self.axes.get(name)?.iter().map(usize::to_string).collect();
             let axes = axes.join(",");
             Some(format!(
                 "{name:?} has its axes permuted to {axes}, as the receipt says: `blob transpose` turns it back"
             ))
-        };
-        names.into_iter().filter_map(problem).collect()
+        });
+        problems.collect()
     }
 
     /// The steps that changed values, each once, in words.
@@ -289,8 +289,8 @@ const ANEW: &str = "begin with the file of before, and do this first, or both in
 /// no step did.
 pub(crate) fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
     let (steps, file) = (State::of(checkpoint, &Registry::default()).steps().join(", "), checkpoint.name());
-    let words = || format!("the receipt of {file} says that values were changed by {steps}, and the output does not");
-    (!steps.is_empty()).then(words)
+    (!steps.is_empty())
+        .then(|| format!("the receipt of {file} says that values were changed by {steps}, and the output does not"))
 }
 
 /// Refuses tensors whose values steps in the receipt changed, for a file that takes the values of before. The steps in

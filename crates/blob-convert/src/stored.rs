@@ -167,12 +167,9 @@ impl Storage {
         if is_sparse && !options.dense && !self.to.holds().sparse {
             effects.push(Effect::Notice("sparse arrays are written in their parts; --dense expands them".to_owned()));
         }
-        let is_whole = |name: &str| {
-            let indices = source.entry(&TensorName::new(name, Kind::Indices).to_string());
-            indices.is_some_and(|indices| indices.sparse().is_none())
-        };
         let values = source.names().map(TensorName::of).filter(|name| name.kind == Kind::Values);
-        let parts = values.filter(|name| is_whole(name.array)).count();
+        let indices = values.filter_map(|name| source.entry(&TensorName::new(name.array, Kind::Indices).to_string()));
+        let parts = indices.filter(|indices| indices.sparse().is_none()).count();
         if self.to.is_mxnet() && !source.format().is_mxnet() && parts > 0 {
             let words =
                 format!("sparse arrays stay in their parts, which MXNet takes for arrays of their own: {parts}");
@@ -189,11 +186,12 @@ impl Storage {
         written: &[(String, String)],
         (is_bare, is_anew): (bool, bool),
     ) -> Option<Change> {
-        let is_written = |key: &str| written.iter().any(|(known, _)| known == key);
-        let kept = |key: &str| is_written(key) || self.to.is_caffe() && self.to.holds().metadata.contains(key);
         let own = own_metadata(source).map(|(key, _)| key.to_owned()).filter(|_| is_bare);
-        let mut keys: Vec<String> =
-            own.chain(told_metadata(source).into_iter().filter(|_| is_anew)).filter(|key| !kept(key)).collect();
+        let mut keys: Vec<String> = own.chain(told_metadata(source).into_iter().filter(|_| is_anew)).collect();
+        keys.retain(|key| {
+            let is_written = written.iter().any(|(known, _)| known == key);
+            !(is_written || self.to.is_caffe() && self.to.holds().metadata.contains(key))
+        });
         keys.sort_unstable();
         keys.dedup();
         (!keys.is_empty()).then(|| Change::unasked(Effect::MetadataDropped { format: self.to, keys }))
@@ -258,11 +256,10 @@ pub(crate) fn told_label(file: &Checkpoint) -> Option<String> {
 fn told_metadata(file: &Checkpoint) -> Vec<String> {
     let Some(Described { format, metadata }) = described(file) else { return Vec::new() };
     let implied = format.parse::<Format>().map_or(&[][..], |format| format.holds().implied);
-    let is_own = |key: &str| file.metadata().iter().any(|(own, _)| own == key);
-    let is_format = |key: &str, text: &str| (key, text) == FORMAT;
-    let told = metadata
-        .into_iter()
-        .filter(|(key, text)| !(implied.contains(&&**key) || key == NO_ARRAYS || is_own(key) || is_format(key, text)));
+    let told = metadata.into_iter().filter(|(key, text)| {
+        let is_implied = implied.contains(&&**key) || key == NO_ARRAYS || (&**key, &**text) == FORMAT;
+        !is_implied && !file.metadata().iter().any(|(own, _)| own == key)
+    });
     told.map(|(key, _)| key).collect()
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_io::mxnet::Symbol;
-use blob_io::net::{Layer, Role};
+use blob_io::net::Role;
 use blob_io::{Checkpoint, Complete, Error, Existing, IfExists, Output, Remedy};
 
 use crate::source::check_output;
@@ -92,11 +92,12 @@ pub(crate) fn check_eps<'t>(output: &Path, variances: impl Iterator<Item = (&'t 
     }
     let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
     let Ok(symbol) = Symbol::open(&path) else { return Ok(()) };
-    let other = |layer: &'_ Layer| {
-        let to = *known.get(layer.tensor(Role::Variance)?)?;
-        (!is_same(layer.eps, to)).then(|| (layer.name.clone(), layer.eps, to))
-    };
-    let Some((name, eps, to)) = symbol.net.layers().iter().find_map(other) else { return Ok(()) };
+    let mut known = symbol
+        .net
+        .layers()
+        .iter()
+        .filter_map(|layer| Some((&layer.name, layer.eps, *known.get(layer.tensor(Role::Variance)?)?)));
+    let Some((name, eps, to)) = known.find(|(_, eps, to)| !is_same(*eps, *to)) else { return Ok(()) };
     let message = format!("says an eps of {eps:e} for {name:?}, and the variances would be for {to:e}");
     Err(Error::Misfit { file: path.display().to_string(), message, remedy: Some(Remedy::SymbolName) })
 }
@@ -107,6 +108,7 @@ fn other_weights(symbol: &Path, output: &Path) -> Option<String> {
     let folder = symbol.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let names = fs::read_dir(folder).ok()?.flatten().map(|file| file.file_name());
     let mut names = names.filter(|name| Some(&**name) != output.file_name()).filter_map(|name| name.into_string().ok());
-    let is_alike = |name: &str| Path::new(name).extension() == output.extension();
-    names.find(|name| is_alike(name) && symbol.file_name() == Some(symbol_name(name).as_ref()))
+    names.find(|name| {
+        Path::new(name).extension() == output.extension() && symbol.file_name() == Some(symbol_name(name).as_ref())
+    })
 }

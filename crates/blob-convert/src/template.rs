@@ -36,8 +36,11 @@ pub(crate) fn also_replaced(base: &Checkpoint, tensors: &[Planned]) -> Option<Ch
     let replaced: HashSet<u64> = own.into_iter().filter_map(Entry::offset).collect();
     let others = others.into_iter().filter(|entry| entry.offset().is_some_and(|at| replaced.contains(&at)));
     let names: Vec<String> = others.map(|entry| entry.name().to_owned()).collect();
-    let words = || format!("{}: other names of bytes that are replaced, so they get the values, too", listed(&names));
-    (!names.is_empty()).then(|| Change::unasked(Effect::Dropped(words().into())))
+    if names.is_empty() {
+        return None;
+    }
+    let words = format!("{}: other names of bytes that are replaced, so they get the values, too", listed(&names));
+    Some(Change::unasked(Effect::Dropped(words.into())))
 }
 
 impl<'a> Template<'a> {
@@ -141,13 +144,12 @@ pub(crate) fn left_behind(
     let is_replaced = |layer: &Layer| layer.tensors().any(|(_, name)| replaced.contains(name));
     let is_norm = |layer: &Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale);
     let before = |layer: &Layer| net.writer(*layer.bottoms.first()?);
-    let is_left = |layer: &&Layer| {
+    let norms = net.layers().iter().filter(|layer| is_norm(layer) && layer.tensors().next().is_some());
+    let norms = norms.filter(|layer| !chosen.removed_layers.contains(&layer.name) && !is_replaced(layer));
+    let left = norms.filter(|layer| {
         let of = std::iter::successors(before(layer), |above| before(above).filter(|_| is_norm(above)));
-        !is_replaced(layer) && of.take(MAX_NORMS).find(|above| !is_norm(above)).is_some_and(is_replaced)
-    };
-    let goes = |layer: &Layer| chosen.removed_layers.contains(&layer.name);
-    let norms = net.layers().iter().filter(|layer| is_norm(layer) && layer.tensors().next().is_some() && !goes(layer));
-    let left = norms.filter(is_left);
+        of.take(MAX_NORMS).find(|above| !is_norm(above)).is_some_and(is_replaced)
+    });
     let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();
     Ok((!left.is_empty()).then(|| {
         let named = listed(&left);
@@ -186,8 +188,9 @@ pub(crate) fn same(checkpoint: &Checkpoint, tensors: &mut [Planned]) -> Result<L
 pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     let mut entries = Vec::with_capacity(tensors.len());
     for tensor in &mut *tensors {
-        let missing = || refuse(base, format!("has no {:?}", tensor.spec.name));
-        let entry = base.entry(&tensor.spec.name).ok_or_else(missing)?;
+        let Some(entry) = base.entry(&tensor.spec.name) else {
+            return Err(refuse(base, format!("has no {:?}", tensor.spec.name)));
+        };
         entries.push(entry);
         tensor.spec = base.array(entry)?;
     }

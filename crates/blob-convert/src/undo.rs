@@ -56,8 +56,8 @@ pub(crate) fn back(checkpoint: &Checkpoint, base: &Checkpoint, asked: &Options) 
     if undone.is_empty() {
         return Ok(Back::default());
     }
-    let is_asked = |step: &&Arc<dyn Transform>| matches!(step.undone(), Undone::Changed | Undone::Reordered);
-    if let Some(step) = asked.transforms.iter().find(is_asked) {
+    let mut steps = asked.transforms.iter();
+    if let Some(step) = steps.find(|step| matches!(step.undone(), Undone::Changed | Undone::Reordered)) {
         return Err(format!("{} is asked for, too", step.name()));
     }
     let given = if let Choice::Given(net) = &asked.net { Some(Arc::clone(net)) } else { None };

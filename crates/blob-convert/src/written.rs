@@ -145,8 +145,8 @@ pub(crate) fn contradicted(
         (Some(items), _) if items.by_name.is_empty() => return Ok(None),
         (Some(items), _) => {
             let items = items.by_name.into_values();
-            let is_changed = |item: &Item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3));
-            items.filter(is_changed).map(|item| item.name).collect()
+            let changed = items.filter(|item| found.get(&*item.name).is_some_and(|hash| differs(hash, &item.blake3)));
+            changed.map(|item| item.name).collect()
         }
         (None, Some(all)) if found.len() == checkpoint.entries().len() => {
             let differs = differs(&combined_digest(found.values()), &all);

@@ -174,8 +174,7 @@ pub(crate) enum CaffeForm {
 }
 
 fn params_version() -> impl TypedValueParser<Value = Version> {
-    PossibleValuesParser::new(["0", "1", "2", "3"])
-        .map(|number| Version::ALL[usize::from(number.as_bytes()[0] - b'0')])
+    PossibleValuesParser::new(["0", "1", "2", "3"]).map(|number| Version::ALL[usize::from(number.as_bytes()[0] - b'0')])
 }
 
 /// Parses the name of a floating-point dtype.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use blob_convert::change::{Effect, Group};
+use blob_convert::change::Effect;
 use blob_convert::recipe::{self, NetFile, Recipe};
 use blob_convert::{Plan, Summary};
 use blob_io::Checkpoint;
@@ -45,7 +45,8 @@ fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Op
     if plan.changes().iter().any(|group| matches!(group.change.effect, Effect::DtypeLost { .. })) {
         return Some("an array without values has lost its dtype".to_owned());
     }
-    if !plan.has_receipt() && plan.changes().iter().any(|group| matches!(group.change.effect, Effect::BitsStored { .. }))
+    if !plan.has_receipt()
+        && plan.changes().iter().any(|group| matches!(group.change.effect, Effect::BitsStored { .. }))
     {
         return Some("without a receipt, nothing says that the u16 are bf16".to_owned());
     }

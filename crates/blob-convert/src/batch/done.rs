@@ -124,8 +124,10 @@ impl Job {
     fn copied(&self, opener: &dyn Opener, trust: Trust, watch: &dyn Watch) -> Result<Option<Claim>, Error> {
         let lens = [self.source(), &self.output].map(|path| Some(fs::metadata(path).ok()?.len()));
         let ([Some(bytes), Some(other)], true) = (lens, self.recipe.steps.is_empty()) else { return Ok(None) };
-        let opens = || whole(OpenOptions::new().open(&self.output)).is_some();
-        if bytes != other || !opens() || !self.plans(opener, |plan| plan.is_copy()) {
+        if bytes != other
+            || whole(OpenOptions::new().open(&self.output)).is_none()
+            || !self.plans(opener, |plan| plan.is_copy())
+        {
             return Ok(None);
         }
         let blake3 = hash_of_file(&self.output, watch)?;
@@ -136,8 +138,8 @@ impl Job {
 
     /// Whether the symbol of a folded net beside the output is the symbol that the job writes there.
     fn has_symbol(&self, opener: &dyn Opener) -> bool {
-        let is_written = |plan: &Plan<'_>| plan.symbol.as_ref().is_none_or(NewSymbol::is_written);
-        new_symbol(&self.recipe, &self.output).is_none() || self.plans(opener, is_written)
+        new_symbol(&self.recipe, &self.output).is_none()
+            || self.plans(opener, |plan| plan.symbol.as_ref().is_none_or(NewSymbol::is_written))
     }
 
     /// Asks the job's plan, for which the headers of the source are read. A job without a plan is not done: its run
@@ -164,11 +166,11 @@ impl Job {
             }
             let Some(logged) = log.and_then(|log| log.claim(&self.output)) else { return Ok(None) };
             let is_long = fs::metadata(path).is_ok_and(|meta| meta.len() == logged.bytes_out);
-            let reopened = || {
+            let opened = opened.or_else(|| {
                 let format = logged.to.parse::<Format>().ok()?;
                 whole(OpenOptions::new().from(format).open(path))
-            };
-            let Some(output) = opened.or_else(reopened).filter(|_| is_long) else { continue };
+            });
+            let Some(output) = opened.filter(|_| is_long) else { continue };
             let is_same =
                 trust == Trust::Times || logged.blake3_out == Some(hash_of(output.name(), output.stored(), watch)?);
             if is_same {
@@ -247,11 +249,12 @@ impl Job {
 
 /// An output that opens and is not cut off, and whose arrays are all there.
 fn whole(opened: Result<Checkpoint, Error>) -> Option<Checkpoint> {
-    let is_there = |output: &Checkpoint| {
+    opened.ok().filter(|output| {
         let mut faults = output.entries().iter().filter_map(Entry::fault);
-        faults.all(|fault| fault.reason() == Reason::Unsupported)
-    };
-    opened.ok().filter(|output| output.whole().is_ok() && output.faults().is_empty() && is_there(output))
+        output.whole().is_ok()
+            && output.faults().is_empty()
+            && faults.all(|fault| fault.reason() == Reason::Unsupported)
+    })
 }
 
 fn opening(path: &Path, source: io::Error) -> Error {

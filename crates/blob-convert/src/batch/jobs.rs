@@ -229,16 +229,15 @@ impl Files {
     /// The line that writes this file: an output, or a shard or the index of one.
     fn writer(&mut self, file: &Path) -> Option<usize> {
         let real = self.real(file);
-        let shards = || whole_of(&real).and_then(|whole| self.in_shards.get(&whole));
-        self.written.get(&real).or_else(shards).copied()
+        self.written.get(&real).or_else(|| self.in_shards.get(&whole_of(&real)?)).copied()
     }
 
     /// Another line whose output holds this output: a folder, or shards.
     fn around(&mut self, output: &Path, line: usize) -> Option<usize> {
         let real = self.real(output);
         let shards = whole_of(&real).and_then(|whole| self.in_shards.get(&whole));
-        let folder = || real.ancestors().skip(1).find_map(|folder| self.written.get(folder));
-        shards.or_else(folder).copied().filter(|writer| *writer != line)
+        let writer = shards.or_else(|| real.ancestors().skip(1).find_map(|folder| self.written.get(folder)));
+        writer.copied().filter(|writer| *writer != line)
     }
 
     /// The path without links, and without `.` and `..`.

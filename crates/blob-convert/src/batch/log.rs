@@ -41,17 +41,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let opened = || {
-            check_file(path)?;
-            let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-            let text = text_of(&mut file)?;
-            let whole = whole(&text).len();
-            if whole < text.len() {
-                file.set_len(whole as u64)?;
-            }
-            Ok((file, text))
-        };
-        let (file, text) = opened().map_err(|e| failed(path, "open the log", e))?;
+        let (file, text) = opened(path).map_err(|e| failed(path, "open the log", e))?;
         Ok(Self { file: Some(Mutex::new(file)), ..Self::of(path, &text) })
     }
 
@@ -91,6 +81,18 @@ impl Log {
 
 /// How each line of a log begins.
 const BEGIN: &[u8] = br#"{"schema":"blob.batch/1""#;
+
+/// The file, to which lines can be added, and its text, of which a torn last line is cut.
+fn opened(path: &Path) -> io::Result<(File, Vec<u8>)> {
+    check_file(path)?;
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let text = text_of(&mut file)?;
+    let whole = whole(&text).len();
+    if whole < text.len() {
+        file.set_len(whole as u64)?;
+    }
+    Ok((file, text))
+}
 
 /// Refuses a device and a pipe, which may have no end.
 fn check_file(path: &Path) -> io::Result<()> {

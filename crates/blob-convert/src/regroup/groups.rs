@@ -30,8 +30,8 @@ pub fn by_layer(checkpoint: &Checkpoint) -> Vec<(String, Vec<usize>)> {
 
 /// Joins groups of tensors, in order, into larger ones of at most `most` bytes; a group with more bytes stays alone.
 pub(crate) fn by_size(checkpoint: &Checkpoint, groups: &[Vec<usize>], most: u64) -> Vec<Vec<usize>> {
-    let len = |group: &Vec<usize>| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum();
-    let sizes: Vec<u64> = groups.iter().map(len).collect();
+    let sizes = groups.iter().map(|group| group.iter().map(|index| checkpoint.entries()[*index].byte_len()).sum());
+    let sizes: Vec<u64> = sizes.collect();
     let filled = shards::split(&sizes, most).into_iter();
     let filled = filled.map(|some| some.into_iter().flat_map(|group| groups[group].iter().copied()).collect());
     filled.collect()

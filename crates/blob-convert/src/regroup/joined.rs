@@ -146,8 +146,9 @@ impl Union<'_> {
     fn check_symbol(&self, path: &Path) -> Result<(), Error> {
         let known = self.parts().flat_map(|(source, tensors)| {
             let (file, state) = (source.checkpoint, State::of(source.checkpoint, &Registry::default()));
-            let eps = move |tensor: &'_ Planned| state.eps_of(file.entries()[tensor.entry].name());
-            tensors.iter().filter_map(move |tensor| Some((&*tensor.spec.name, eps(tensor)?)))
+            tensors.iter().filter_map(move |tensor| {
+                Some((&*tensor.spec.name, state.eps_of(file.entries()[tensor.entry].name())?))
+            })
         });
         check_eps(path, known)
     }

@@ -86,11 +86,11 @@ impl<'a> Union<'a> {
         is_prefixed: bool,
         selection: &Selection,
     ) -> Result<Self, Error> {
-        let places = |source: &Checkpoint| {
-            let refuse = |message| Error::Request { file: source.name().to_owned(), message };
-            Ok(selection.of(source).map_err(refuse)?.places)
-        };
-        let taken = sources.iter().map(|(source, _)| places(source)).collect::<Result<Vec<_>, Error>>()?;
+        let taken = sources.iter().map(|(source, _)| match selection.of(source) {
+            Ok(selected) => Ok(selected.places),
+            Err(message) => Err(Error::Request { file: source.name().to_owned(), message }),
+        });
+        let taken = taken.collect::<Result<Vec<_>, Error>>()?;
         let mut counts: HashMap<&str, usize> = HashMap::new();
         for ((source, _), places) in sources.iter().zip(&taken) {
             places.iter().for_each(|place| *counts.entry(source.entries()[*place].name()).or_default() += 1);
@@ -112,10 +112,9 @@ impl<'a> Union<'a> {
                     union.unread.push((union.sources.len(), left_out));
                     continue;
                 }
-                let is_shared = || counts.get(own).is_some_and(|count| *count > 1);
                 let name = if is_single {
                     own.to_owned()
-                } else if is_prefixed && !own.starts_with('@') && is_shared() {
+                } else if is_prefixed && !own.starts_with('@') && counts.get(own).is_some_and(|count| *count > 1) {
                     (union.is_prefixed, has_prefix) = (true, true);
                     prefixed(own, &prefix)
                 } else {
@@ -156,20 +155,25 @@ impl<'a> Union<'a> {
 /// For each file a name that no other file has: without its extension; else with it; else with as many folders as that
 /// takes.
 fn prefixes(paths: &[PathBuf]) -> Vec<String> {
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let inside = |path: &Path, folders: usize| {
-        let mut parts = vec![stem(path)];
-        parts.extend(path.ancestors().skip(1).take(folders).map(name).filter(|folder| !folder.is_empty()));
-        parts.reverse();
-        parts.join("/")
-    };
     let deepest = paths.iter().map(|path| path.ancestors().count()).max().unwrap_or_default();
-    let names = paths.iter().map(|path| name(path)).collect();
-    let deeper = (1..deepest).map(|folders| paths.iter().map(|path| inside(path, folders)).collect());
+    let names = paths.iter().map(|path| file_name(path)).collect();
+    let deeper = (1..deepest).map(|folders| paths.iter().map(|path| stem_inside(path, folders)).collect());
     let mut all = std::iter::once(names).chain(deeper);
     let stems: Vec<String> = paths.iter().map(|path| stem(path)).collect();
     let differ = |names: &Vec<String>| names.iter().collect::<HashSet<_>>().len() == names.len();
     if differ(&stems) { stems } else { all.find(differ).unwrap_or(stems) }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// The stem behind the names of so many folders around the file.
+fn stem_inside(path: &Path, folders: usize) -> String {
+    let mut parts = vec![stem(path)];
+    parts.extend(path.ancestors().skip(1).take(folders).map(file_name).filter(|folder| !folder.is_empty()));
+    parts.reverse();
+    parts.join("/")
 }
 
 fn stem(path: &Path) -> String {

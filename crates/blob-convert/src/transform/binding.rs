@@ -6,6 +6,7 @@ use blob_io::net::{Layer, LayerKind, Net, Reader, Role};
 use blob_io::{Checkpoint, Group, Kind, TensorName, words};
 
 use super::namesakes::last_of_layers;
+use super::norm::is_norm;
 
 /// A net and the file that holds its weights.
 #[derive(Debug)]
@@ -77,9 +78,9 @@ impl<'a> Bound<'a> {
         for (role, name) in net.layers().iter().flat_map(Layer::tensors).filter(|(_, name)| !clashes.contains_key(name))
         {
             let last = last.get(name).and_then(|name| there.get(*name));
-            let spelt = || spellings(role, name).iter().find_map(|spelling| there.get(&**spelling).copied());
-            if let Some(found) = last.copied().or_else(spelt) {
-                names.entry(name).or_insert(found);
+            let found = last.or_else(|| spellings(role, name).iter().find_map(|spelling| there.get(&**spelling)));
+            if let Some(found) = found {
+                names.entry(name).or_insert(*found);
             }
         }
         let mut users: HashMap<&str, Vec<User<'a>>> = HashMap::new();
@@ -119,10 +120,12 @@ impl<'a> Bound<'a> {
         }
         let both: Vec<&str> =
             [Role::Mean, Role::Variance].iter().filter_map(|role| self.tensor(layer, *role)).collect();
-        // A net that the weights describe has the tensors that are there.
-        let of_layer = || Some(format!("{}/2", TensorName::of(both.first()?).layer()?));
-        let factor = layer.tensor(Role::Factor).map(str::to_owned);
-        let factor = factor.or_else(|| of_layer().filter(|_| self.is_of_caffe()))?;
+        let factor = match layer.tensor(Role::Factor) {
+            Some(factor) => factor.to_owned(),
+            // A net that the weights describe has the tensors that are there.
+            None if self.is_of_caffe() => format!("{}/2", TensorName::of(both.first()?).layer()?),
+            None => return None,
+        };
         match &self.divided {
             Some(divided) if !both.iter().any(|name| divided.contains(*name)) => {
                 Some(format!("is divided by {factor:?}, which an earlier conversion left out"))
@@ -168,9 +171,11 @@ impl<'a> Bound<'a> {
     where
         'a: 'n,
     {
-        let find = |name: &String| self.checkpoint.entry(name).map(blob_io::Entry::name);
-        let variable = || spellings(Role::Other, tensor).iter().find_map(find);
-        self.names.get(tensor).copied().or_else(variable).unwrap_or(tensor)
+        if let Some(name) = self.names.get(tensor) {
+            return name;
+        }
+        let found = spellings(Role::Other, tensor).iter().find_map(|name| self.checkpoint.entry(name));
+        found.map_or(tensor, blob_io::Entry::name)
     }
 
     /// The net.
@@ -198,8 +203,8 @@ impl<'a> Bound<'a> {
     /// The eps added to a layer's variance. For a moved variance, the receipt's eps counts, otherwise the net's.
     #[must_use]
     pub fn eps(&self, layer: &Layer) -> f64 {
-        let of = |variance: &str| self.moved.each.get(variance).copied().or(self.moved.all);
-        self.tensor(layer, Role::Variance).and_then(of).unwrap_or(layer.eps)
+        let Some(variance) = self.tensor(layer, Role::Variance) else { return layer.eps };
+        self.moved.each.get(variance).copied().or(self.moved.all).unwrap_or(layer.eps)
     }
 
     /// The number of tensors of a Caffe layer in the file and in the net, where the file has more, and the net's roles
@@ -207,8 +212,7 @@ impl<'a> Bound<'a> {
     pub(super) fn surplus(&self, layer: &Layer) -> Option<[usize; 2]> {
         let last = TensorName::of(layer.tensors().last()?.1);
         let (of, count) = (last.layer()?, last.index()? + 1);
-        let is_there = |index: &usize| self.checkpoint.entry(&format!("{of}/{index}")).is_some();
-        let more = (count..8).take_while(is_there).count();
+        let more = (count..8).take_while(|index| self.checkpoint.entry(&format!("{of}/{index}")).is_some()).count();
         (more > 0).then_some([count + more, count])
     }
 
@@ -297,8 +301,7 @@ pub(super) fn is_spatial(layer: &Layer) -> bool {
 fn has_convolved_inputs(net: &Net) -> bool {
     let mut reached: HashSet<usize> = HashSet::new();
     for layer in net.layers() {
-        let is_given = |value: &usize| net.writer(*value).is_none() || reached.contains(value);
-        let reads = layer.bottoms.iter().any(is_given);
+        let reads = layer.bottoms.iter().any(|value| net.writer(*value).is_none() || reached.contains(value));
         if reads && is_spatial(layer) {
             return true;
         }
@@ -357,8 +360,7 @@ fn uncovered(net: &Net, names: &HashMap<&str, &str>, checkpoint: &Checkpoint, ow
         }
         *has_mean |= !is_gamma;
     }
-    let is_norm = |layer: &&Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
-    let of_norms = net.layers().iter().filter(is_norm).flat_map(Layer::tensors);
+    let of_norms = net.layers().iter().filter(|layer| is_norm(layer)).flat_map(Layer::tensors);
     let normed: HashSet<&str> = of_norms.filter_map(|(_, name)| names.get(name).copied()).collect();
     let lacking = own.layers().iter().filter(|layer| {
         layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Mean).is_some_and(|mean| !normed.contains(mean))
@@ -394,7 +396,9 @@ pub(super) fn bias_beside(weight: &str) -> String {
 /// Whether a file may have ignored values, as far as the entries tell. If not, the net need not be read. A gamma may
 /// have any name; but the moving statistics of MXNet's BatchNorms are marked as auxiliary.
 pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
-    let is_norm = |kind: &str| kind == "BatchNorm";
-    let is_named = |name: &str| bare(name).ends_with("gamma") || Group::split(name).0 == Some(Group::Auxiliary);
-    checkpoint.entries().iter().any(|e| e.layer_type().is_some_and(is_norm) || is_named(e.name()))
+    checkpoint.entries().iter().any(|entry| {
+        entry.layer_type() == Some("BatchNorm")
+            || bare(entry.name()).ends_with("gamma")
+            || Group::split(entry.name()).0 == Some(Group::Auxiliary)
+    })
 }

@@ -152,8 +152,8 @@ impl Transform for BatchNorm {
         left_out.append(&mut diffs);
         let mut is_kept = vec![true; tensors.len()];
         left_out.iter().for_each(|(factor, _)| is_kept[*factor] = false);
-        let is_made = |place: usize| (is_kept[place] || self.with_ones) && !stale.contains(&place);
-        let kept = tensors.iter().enumerate().filter(|(place, _)| is_made(*place));
+        let kept = tensors.iter().enumerate();
+        let kept = kept.filter(|(place, _)| (is_kept[*place] || self.with_ones) && !stale.contains(place));
         let made = kept.map(|(place, spec)| match divided[place] {
             _ if !is_kept[place] => Made::computed(spec.tensor.clone(), vec![place], Ones)
                 .with_change("1: mean and variance have taken what it was"),

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::net::{Layer, Role};
 use blob_io::{Error, Remedy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::binding::{Bound, User};
 use super::bn::{BatchNorm, is_unselected, not_selected};
 use super::f64_io::{Places, layers};
-use super::norm::Variance;
+use super::norm::{Variance, is_norm};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform};
 use super::values::{Compute, Inputs, Stream, ready};
 use super::wish::Wish;
@@ -84,9 +84,9 @@ impl Eps {
         if let Some(wrong) = [to].into_iter().chain(of_norms).find(|eps| !is_eps(*eps)) {
             return Err(wish.refused(format!("the step \"eps\" has {wrong:e}, and an eps is a number of 0 or more")));
         }
-        let is_there =
-            |net: &&Bound<'_>| net.layers().any(|layer| is_norm(layer) && net.tensor(layer, Role::Variance).is_some());
-        if let Some(net) = wish.bound.as_ref().filter(is_there) {
+        if let Some(net) = &wish.bound
+            && net.layers().any(|layer| is_norm(layer) && net.tensor(layer, Role::Variance).is_some())
+        {
             return Ok(Some(Arc::new(Self::of(net, to))));
         }
         if !wish.stated.is_empty() {
@@ -124,11 +124,6 @@ pub(crate) fn is_variance(name: &str) -> bool {
 
 fn is_eps(eps: f64) -> bool {
     eps.is_finite() && eps >= 0.0
-}
-
-/// Whether a layer divides by the root of a stored variance and an eps.
-pub(crate) fn is_norm(layer: &Layer) -> bool {
-    matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn)
 }
 
 /// Whether a layer of MXNet's divides by the root of the input's own variance and an eps.
@@ -175,8 +170,10 @@ impl Transform for Eps {
             let Some(place) = places.find(&norm.variance) else { continue };
             let difference = norm.eps - self.to;
             let (factor, is_divided) = (norm.factor.as_ref(), context.is_after(BatchNorm::NAME));
-            let is_left = |factor: &&String| is_unselected(factor, &places, context.checkpoint());
-            if let Some(factor) = factor.filter(|factor| !is_divided && is_left(factor)) {
+            if let Some(factor) = factor
+                && !is_divided
+                && is_unselected(factor, &places, context.checkpoint())
+            {
                 misfits.push(not_selected(&norm.variance, factor));
                 continue;
             }

@@ -273,9 +273,9 @@ fn has_columns(spec: &Spec<'_>, inputs: usize) -> bool {
 /// elsewhere.
 fn as_long(tensors: &[Spec<'_>], found: &HashMap<String, Flattened>) -> Option<String> {
     let columns: HashSet<usize> = found.values().map(|flattened| flattened.extents().inputs()).collect();
-    let is_left = |spec: &&Spec<'_>| !found.contains_key(data_name(spec.entry.name()));
-    let alike = tensors.iter().filter(|spec| columns.contains(&spec.tensor.shape.count())).filter(is_left);
-    let alike: Vec<String> = alike.map(|spec| spec.tensor.name.clone()).collect();
+    let alike = tensors.iter().filter(|spec| columns.contains(&spec.tensor.shape.count()));
+    let left = alike.filter(|spec| !found.contains_key(data_name(spec.entry.name())));
+    let alike: Vec<String> = left.map(|spec| spec.tensor.name.clone()).collect();
     (!alike.is_empty()).then(|| {
         let named = listed(&alike);
         format!("fc-from: values as many as columns stay as stored; --net would say whether they lie before: {named}")

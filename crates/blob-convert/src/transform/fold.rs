@@ -168,9 +168,11 @@ impl Fold {
     /// The notice about factors of 0.
     fn zero_factors(&self, tensors: &[Spec<'_>], places: &Places<'_>, context: &Context<'_>) -> Option<String> {
         let factors = self.layers.iter().filter_map(|folded| folded.factor.as_ref());
-        let entry = |factor: &String| Some(tensors[places.find(factor)?].entry.name());
-        let is_zero = |factor: &&String| entry(factor).is_some_and(|name| is_zero(context.checkpoint(), name));
-        let zero: Vec<String> = factors.filter(is_zero).cloned().collect();
+        let zero = factors.filter(|factor| {
+            let place = places.find(factor);
+            place.is_some_and(|place| is_zero(context.checkpoint(), tensors[place].entry.name()))
+        });
+        let zero: Vec<String> = zero.cloned().collect();
         let named = change::listed(&zero);
         (!zero.is_empty()).then(|| format!("fold: factor 0: Caffe takes mean and variance as zero: {named}"))
     }
@@ -190,9 +192,11 @@ impl Transform for Fold {
     }
 
     fn merged_into(&self, names: &HashSet<&str>) -> Vec<String> {
-        let is_taken =
-            |folded: &&Folded| [&folded.weight, &folded.bias].iter().any(|name| names.contains(name.as_str()));
-        self.layers.iter().filter(is_taken).flat_map(Folded::merged).cloned().collect()
+        let taken = self
+            .layers
+            .iter()
+            .filter(|folded| [&folded.weight, &folded.bias].iter().any(|name| names.contains(name.as_str())));
+        taken.flat_map(Folded::merged).cloned().collect()
     }
 
     fn relies_on(&self) -> &'static [Fact] {
@@ -203,10 +207,10 @@ impl Transform for Fold {
         let places = Places::of(tensors);
         let mut planned = FoldPlan::default();
         // A part of a file has some of the layers.
-        let is_there = |folded: &&Folded| {
+        let layers = self.layers.iter().filter(|folded| {
             folded.merged().chain([&folded.weight, &folded.bias]).any(|name| places.find(name).is_some())
-        };
-        let layers: Vec<&Folded> = self.layers.iter().filter(is_there).collect();
+        });
+        let layers: Vec<&Folded> = layers.collect();
         for folded in &layers {
             if let Err(mut misfits) = planned.add(folded, tensors, &places) {
                 planned.misfits.append(&mut misfits);
@@ -216,17 +220,14 @@ impl Transform for Fold {
             return Err(planned.misfits);
         }
         let folded: BTreeSet<usize> = planned.made.keys().chain(planned.gone.keys()).copied().collect();
-        // A diff no longer fits a tensor whose values change.
-        let is_diff = |spec: &Spec<'_>| {
-            let data = TensorName::of(&spec.tensor.name).diffed().and_then(|data| places.find(data));
-            data.is_some_and(|data| folded.contains(&data))
-        };
         let (mut outcome, mut diffs) = (Outcome::default(), 0);
         for (place, spec) in tensors.iter().enumerate() {
+            let data = TensorName::of(&spec.tensor.name).diffed().and_then(|data| places.find(data));
             match (planned.made.remove(&place), planned.gone.get(&place)) {
                 (Some(made), _) => outcome.made.extend(made),
                 (None, Some(layer)) => outcome.left_out.push((place, format!("folded with {layer:?}"))),
-                (None, None) if is_diff(spec) => {
+                // A diff no longer fits a tensor whose values change.
+                (None, None) if data.is_some_and(|data| folded.contains(&data)) => {
                     outcome.left_out.push((place, "the diff of a folded tensor".to_owned()));
                     diffs += 1;
                 }

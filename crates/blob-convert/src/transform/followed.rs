@@ -223,14 +223,14 @@ impl<'a> Followed<'a> {
     }
 
     fn find(&self) -> Result<Option<Arc<Topology>>, String> {
-        // The refusal of a step names the file.
-        let words = |error: Error| match error {
-            Error::Misfit { file, message, remedy: Some(Remedy::Net) } if file == self.checkpoint.name() => {
-                format!("the file {message}: --net can name it")
+        let read = |net: Result<Option<Topology>, Error>| match net {
+            Ok(net) => Ok(net.map(Arc::new)),
+            // The refusal of a step names the file.
+            Err(Error::Misfit { file, message, remedy: Some(Remedy::Net) }) if file == self.checkpoint.name() => {
+                Err(format!("the file {message}: --net can name it"))
             }
-            error => error.to_string(),
+            Err(error) => Err(error.to_string()),
         };
-        let read = |net: Result<Option<Topology>, Error>| net.map(|net| net.map(Arc::new)).map_err(words);
         match self.choice {
             Choice::Found => read(Topology::of(self.checkpoint)),
             Choice::Given(net) => Ok(Some(Arc::clone(net))),
@@ -238,9 +238,11 @@ impl<'a> Followed<'a> {
             Choice::Recorded(Some(origin), _) if origin.from == NetFrom::File => read(Topology::own(self.checkpoint)),
             Choice::Recorded(Some(origin), given) => {
                 let is_it = |net: &Arc<Topology>| net.origin.blake3 == origin.blake3;
-                let beside = || read(Topology::of(self.checkpoint)).ok().flatten();
-                let net = given.clone().filter(is_it).or_else(|| beside().filter(is_it));
-                net.map(Some).ok_or_else(|| lacking(origin))
+                if let Some(given) = given.as_ref().filter(|net| is_it(net)) {
+                    return Ok(Some(Arc::clone(given)));
+                }
+                let beside = read(Topology::of(self.checkpoint)).ok().flatten();
+                beside.filter(is_it).map(Some).ok_or_else(|| lacking(origin))
             }
         }
     }

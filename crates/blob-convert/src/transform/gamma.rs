@@ -38,10 +38,11 @@ impl FixGamma {
             let is_mxnet = checkpoint.format().is_mxnet();
             let names: HashSet<&str> = checkpoint.names().map(bare).collect();
             // The slopes of a PReLU are called gamma, too.
-            let is_norm = |stem: &str| {
-                ["moving_mean", "running_mean"].iter().any(|mean| names.contains(&*format!("{stem}{mean}")))
-            };
-            let is_undescribed = is_mxnet && names.iter().any(|name| name.strip_suffix("gamma").is_some_and(is_norm));
+            let mut stems = names.iter().filter_map(|name| name.strip_suffix("gamma"));
+            let is_undescribed = is_mxnet
+                && stems.any(|stem| {
+                    ["moving_mean", "running_mean"].iter().any(|mean| names.contains(&*format!("{stem}{mean}")))
+                });
             return Self { gammas: Vec::new(), is_undescribed, unknown: Vec::new(), shared: Vec::new() };
         };
         let fixed = net.layers().filter(|layer: &&Layer| layer.fix_gamma);

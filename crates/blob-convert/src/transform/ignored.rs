@@ -88,14 +88,14 @@ pub(crate) fn find<'a>(checkpoint: &'a Checkpoint, net: &'a Net) -> Vec<Ignored<
     let (mut all, mut seen, mut room) = (Vec::new(), HashSet::new(), MOST_BYTES);
     for layer in bound.layers().filter(|layer| layer.kind == LayerKind::BatchNorm && bound.clashes().is_empty()) {
         let named = |role| bound.tensor(layer, role);
-        let is_zero = |factor: &&str| stored(checkpoint, factor, &mut room) == [0.0];
-        let zero = named(Role::Factor).filter(is_zero).map(|factor| {
+        let zero = named(Role::Factor).filter(|factor| stored(checkpoint, factor, &mut room) == [0.0]);
+        let zero = zero.map(|factor| {
             let names = [Some(factor), named(Role::Mean), named(Role::Variance)];
             Ignored { why: Why::FactorZero, names: names.into_iter().flatten().collect() }
         });
-        let is_other = |gamma: &&str| stored(checkpoint, gamma, &mut room).iter().any(|value| *value != 1.0);
-        let gamma = named(Role::Weight).filter(|_| layer.fix_gamma).filter(is_other);
-        let fixed = gamma.map(|gamma| Ignored { why: Why::FixGamma, names: vec![gamma] });
+        let gamma = named(Role::Weight).filter(|_| layer.fix_gamma);
+        let other = gamma.filter(|gamma| stored(checkpoint, gamma, &mut room).iter().any(|value| *value != 1.0));
+        let fixed = other.map(|gamma| Ignored { why: Why::FixGamma, names: vec![gamma] });
         // The train and test versions of a layer have the same tensors.
         all.extend([zero, fixed].into_iter().flatten().filter(|ignored| seen.insert(ignored.names[0])));
     }

@@ -153,9 +153,8 @@ impl Transform for OfConvolutions {
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let outcome = self.to.planned(tensors, context, &[Role::Convolution])?;
-        let is_matrix = |spec: &Spec<'_>, roles: &Roles<'_>| roles.role(spec).0 == Role::InnerProduct;
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
-        let stay = tensors.iter().filter(|spec| is_matrix(spec, &roles)).count();
+        let stay = tensors.iter().filter(|spec| roles.role(spec).0 == Role::InnerProduct).count();
         if self.is_asked || self.to.keeps_order() || stay == 0 {
             return Ok(outcome);
         }

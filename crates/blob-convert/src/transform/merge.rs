@@ -42,8 +42,10 @@ impl Merge {
             let other = &tensors[*place];
             axis_of(other, axis as i64)?;
             let TensorSpec { name, dtype, shape, .. } = &other.tensor;
-            let fits = |(i, extent): (usize, &usize)| i == axis || extent == &dims[i];
-            if *dtype != first.dtype || shape.num_axes() != dims.len() || !shape.dims().iter().enumerate().all(fits) {
+            if *dtype != first.dtype
+                || shape.num_axes() != dims.len()
+                || (0..dims.len()).any(|i| i != axis && shape.dims()[i] != dims[i])
+            {
                 let (one, kind) = (&first.name, format!("{} {}", first.dtype, first.shape));
                 let problem =
                     format!("is {dtype} {shape}, which does not fit behind {one:?}, {kind}, along axis {axis}");
@@ -97,8 +99,8 @@ impl Transform for Merge {
         if !misfits.is_empty() {
             return Err(misfits);
         }
-        let diff = |place: &usize| found.find(&TensorName::diff_of(&tensors[*place].tensor.name));
-        let diffs: Vec<usize> = places.iter().filter_map(diff).collect();
+        let diffs = places.iter().map(|place| TensorName::diff_of(&tensors[*place].tensor.name));
+        let diffs: Vec<usize> = diffs.filter_map(|name| found.find(&name)).collect();
         seen.extend(&diffs);
         let has_all = diffs.len() == places.len();
         let left_out = if has_all { Vec::new() } else { diffs.clone() };

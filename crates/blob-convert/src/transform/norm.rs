@@ -1,7 +1,13 @@
-//! The tensors of normalisations, as the settings of transforms name them in a receipt.
+//! Normalisations: the layers, and their tensors, as the settings of transforms name them in a receipt.
 
 use blob_io::TensorName;
+use blob_io::net::{Layer, LayerKind};
 use serde::{Deserialize, Serialize};
+
+/// Whether a layer divides by the root of a stored variance and an eps.
+pub(crate) fn is_norm(layer: &Layer) -> bool {
+    matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn)
+}
 
 /// The tensors of one of Caffe's BatchNorms.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -67,7 +67,6 @@ pub(super) fn ordered<'s, 'n>(
             let names = roles.iter().filter_map(|role| net.tensor(layer, *role));
             names.filter_map(spec).collect::<Vec<_>>()
         };
-        let own = || wire.own.iter().filter_map(|value| spec(net.own_tensor(*value)?));
         let tensors = if is_product {
             of_roles(&[Of::Weight])
         } else if layer.kind == LayerKind::Lstm || RECURRENT.contains(&&*layer.type_name) {
@@ -77,7 +76,8 @@ pub(super) fn ordered<'s, 'n>(
         } else if is_norm(layer) && wire.source.flat().is_some() {
             of_roles(&[Of::Weight, Of::Bias, Of::Mean, Of::Variance])
         } else if !wire.flats.is_empty() || MATRICES.contains(&&*layer.type_name) && !wire.source.is_last() {
-            own().chain(of_roles(&[Of::Weight, Of::Bias, Of::Other])).collect()
+            let own = wire.own.iter().filter_map(|value| spec(net.own_tensor(*value)?));
+            own.chain(of_roles(&[Of::Weight, Of::Bias, Of::Other])).collect()
         } else {
             continue;
         };
@@ -136,11 +136,16 @@ fn inputs(layer: &Layer, spec: &Spec<'_>) -> Option<usize> {
 
 /// The inputs of the net that a convolution of several channels reads.
 fn images(net: &Bound<'_>, wires: &[Wire<'_>], specs: &HashMap<&str, &Spec<'_>>) -> HashSet<usize> {
-    let weight = |layer| specs.get(net.tensor(layer, Of::Weight)?).copied();
-    let has_one = |layer| weight(layer).is_some_and(|spec| spec.tensor.shape.dims().get(1) == Some(&1));
-    let is_pooling = |layer: &Layer| layer.type_name == "Pooling";
-    let reading = wires.iter().filter(|wire| is_spatial(wire.layer) || is_pooling(wire.layer));
-    reading.filter(|wire| !has_one(wire.layer)).filter_map(|wire| wire.source.input()).collect()
+    let of_several = wires.iter().filter(|wire| has_windows(wire.layer)).filter(|wire| {
+        let weight = net.tensor(wire.layer, Of::Weight).and_then(|weight| specs.get(weight));
+        weight.is_none_or(|spec| spec.tensor.shape.dims().get(1) != Some(&1))
+    });
+    of_several.filter_map(|wire| wire.source.input()).collect()
+}
+
+/// Whether a layer's windows move over the positions of an image.
+fn has_windows(layer: &Layer) -> bool {
+    is_spatial(layer) || layer.type_name == "Pooling"
 }
 
 /// Whether an inner product computes its weights of other values.
@@ -151,13 +156,13 @@ pub(super) fn is_computed(layer: &Layer) -> bool {
 /// The reshapes that make images of flattened values, or of the channels of one position.
 pub(super) fn images_made<'w, 'n>(wires: &'w [Wire<'n>]) -> impl Iterator<Item = &'w Wire<'n>> {
     let is_channels_last = wires.iter().any(|wire| wire.layer.channels_last);
-    let has_one_axis = |wire: &&Wire<'_>| match wire.source {
+    let reshapes = wires.iter().filter(move |wire| !is_channels_last && axes::makes_image(wire.layer));
+    // Of values with one axis, or with axes of which one position is left.
+    reshapes.filter(|wire| match wire.source {
         Source::Vector(_) => true,
         Source::Spatial { flat, .. } => flat.is_some() || wire.size == Some([1, 1]),
         _ => false,
-    };
-    let reshapes = wires.iter().filter(move |wire| !is_channels_last && axes::makes_image(wire.layer));
-    reshapes.filter(has_one_axis)
+    })
 }
 
 /// The rows of inner products that become channels × height × width for a layer: the name of the weight, and the layer.
@@ -166,11 +171,10 @@ pub(super) fn rows<'s, 'n>(
     wires: &[Wire<'n>],
     specs: &HashMap<&str, &'s Spec<'s>>,
 ) -> Vec<(&'s Spec<'s>, &'n Layer)> {
-    let is_reader = |wire: &&Wire<'_>| is_spatial(wire.layer) || wire.layer.type_name == "Pooling";
-    let reading = wires.iter().filter(is_reader).filter(|wire| !wire.layer.channels_last);
-    let product = |wire: &Wire<'n>| match wire.source {
+    let reading = wires.iter().filter(|wire| has_windows(wire.layer) && !wire.layer.channels_last);
+    let rows = reading.filter_map(|wire| match wire.source {
         Source::Reshaped(product) => Some((specs.get(net.tensor(product, Of::Weight)?).copied()?, wire.layer)),
         _ => None,
-    };
-    reading.filter_map(product).collect()
+    });
+    rows.collect()
 }

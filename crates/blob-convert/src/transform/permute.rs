@@ -23,8 +23,7 @@ impl Permute {
     }
 
     pub(super) fn read(settings: &Value) -> Option<Self> {
-        let axis = |axis: &Value| usize::try_from(axis.as_u64()?).ok();
-        let axes = settings["axes"].as_array()?.iter().map(axis);
+        let axes = settings["axes"].as_array()?.iter().map(|axis| usize::try_from(axis.as_u64()?).ok());
         Self::new(names(&settings["tensors"])?, axes.collect::<Option<_>>()?)
     }
 }

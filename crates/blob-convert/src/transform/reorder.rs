@@ -99,8 +99,7 @@ fn merged(dims: &[usize], axes: &[usize]) -> (Vec<usize>, Vec<usize>) {
     }
     let mut before = runs.clone();
     before.sort_unstable();
-    let place = |axis: &usize| before.partition_point(|(other, _)| other < axis);
-    let axes = runs.iter().map(|(axis, _)| place(axis)).collect();
+    let axes = runs.iter().map(|(axis, _)| before.partition_point(|(other, _)| other < axis)).collect();
     (before.into_iter().map(|(_, extent)| extent).collect(), axes)
 }
 

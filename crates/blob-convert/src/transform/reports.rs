@@ -133,12 +133,13 @@ impl Reports {
 
     /// All reports, sorted by tensor.
     pub(crate) fn found(&self) -> Vec<Found> {
-        let found = |((tensor, what), amount): (&(String, Cow<'static, str>), &Amount)| Found {
+        let all = self.lock();
+        let found = all.iter().map(|((tensor, what), amount)| Found {
             tensor: tensor.clone(),
             what: what.clone(),
             amount: *amount,
-        };
-        self.lock().iter().map(found).collect()
+        });
+        found.collect()
     }
 
     /// A poisoned lock is taken all the same: the panic of the thread that held the lock is reported when the thread is

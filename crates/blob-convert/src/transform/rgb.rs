@@ -147,11 +147,10 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
     let mut misfits = Vec::new();
     for wire in reading {
         let layer = wire.layer;
-        let is_output = |top: &usize| net.is_output(*top);
         let problem = match layer.kind {
             LayerKind::Convolution | LayerKind::Deconvolution | LayerKind::InnerProduct => continue,
             // The outputs carry the same channels on.
-            _ if wire.is_plain && !layer.tops.iter().any(is_output) => continue,
+            _ if wire.is_plain && !layer.tops.iter().any(|top| net.is_output(*top)) => continue,
             _ if wire.is_plain => format!("is a {} and gives the net's input as an output", layer.type_name),
             _ => format!("is a {} and reads the net's input, whose channels it would find reversed", layer.type_name),
         };
@@ -163,30 +162,28 @@ fn elsewhere(net: &Net, all: &[Wire<'_>], images: &HashSet<usize>) -> Vec<Misfit
 /// The net's inputs that are images: three channels, and sides other than 1×1. An input without stated extents is an
 /// image if a layer has a value for each of three channels.
 fn images(net: &Bound<'_>, all: &[Wire<'_>]) -> HashSet<usize> {
-    let has_three = |wire: &Wire<'_>| {
-        let counts = [Of::Weight, Of::Bias, Of::Mean].map(|role| net.count(wire.layer, role));
-        wire.layer.kind != LayerKind::InnerProduct && counts.contains(&Some(3))
-    };
-    let read = all.iter().flat_map(|wire| wire.inputs.iter().map(move |input| (*input, wire)));
-    let is_image = |(input, wire): &(usize, &Wire<'_>)| match net.net().extents(*input) {
+    let read = all.iter().flat_map(|wire| wire.inputs.iter().map(move |input| (*input, wire.layer)));
+    let images = read.filter(|(input, layer)| match net.net().extents(*input) {
         Some([_, channels, sides @ ..]) => channels == 3 && sides != [1, 1],
-        None => has_three(wire),
-    };
-    read.filter(is_image).map(|(input, _)| input).collect()
+        None => {
+            let counts = [Of::Weight, Of::Bias, Of::Mean].map(|role| net.count(layer, role));
+            layer.kind != LayerKind::InnerProduct && counts.contains(&Some(3))
+        }
+    });
+    images.map(|(input, _)| input).collect()
 }
 
 /// The weights of the one convolution with three input channels. The order of a file says nothing: HDF5 and others sort
 /// by name, and a merged file has the layers in order of arrival.
 fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
-    let is_data = |spec: &&Spec<'_>| data_name(spec.entry.name()) == spec.entry.name();
-    let all = tensors.iter().filter(|spec| role(spec).0 == Role::Convolution).filter(is_data);
-    let all: Vec<&Spec<'_>> = all.collect();
+    let data = tensors.iter().filter(|spec| data_name(spec.entry.name()) == spec.entry.name());
+    let all: Vec<&Spec<'_>> = data.filter(|spec| role(spec).0 == Role::Convolution).collect();
     let turned = |spec: &Spec<'a>| spec.entry.layer_type().filter(|kind| kind.contains("Deconvolution"));
-    let has_three = |spec: &&&Spec<'a>| {
+    let of_three = all.iter().filter(|spec| {
         let axis = usize::from(turned(spec).is_none());
         spec.tensor.shape.dims().get(axis) == Some(&3)
-    };
-    let problem = match &all.iter().filter(has_three).collect::<Vec<_>>()[..] {
+    });
+    let problem = match &of_three.collect::<Vec<_>>()[..] {
         [one] => match turned(one) {
             None => return Ok(vec![(one, 1)]),
             Some(kind) => format!("{:?} alone has three input channels, and is a {kind}", one.tensor.name),

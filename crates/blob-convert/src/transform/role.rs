@@ -107,9 +107,8 @@ const NO_PRODUCT: [&str; 4] = ["embed", "i2h_weight", "h2h_weight", "h2r_weight"
 fn by_shape(spec: &Spec<'_>) -> Role {
     let name = data_name(&spec.tensor.name);
     let is_weight = name.ends_with("weight") || name.ends_with("/0");
-    let is_product = || !NO_PRODUCT.iter().any(|part| name.contains(part));
     match (is_weight, spec.tensor.shape.dims()) {
-        (true, [_, _] | [1, 1, _, _]) if is_product() => Role::InnerProduct,
+        (true, [_, _] | [1, 1, _, _]) if !NO_PRODUCT.iter().any(|part| name.contains(part)) => Role::InnerProduct,
         (true, [_, _, _, _]) => Role::Convolution,
         _ => Role::Other,
     }

@@ -64,12 +64,12 @@ impl Gather {
             dims => (dims[..axis].iter().product(), dims[axis + 1..].iter().product()),
         };
         let bytes = |indices: usize| indices as u64 * inner as u64 * width as u64;
-        let run = |part: &Part| Run {
+        let runs = parts.iter().map(|part| Run {
             before: bytes(part.range.start),
             len: bytes(part.range.len()),
             after: bytes(part.extent - part.range.end),
-        };
-        Self { outer, runs: parts.iter().map(run).collect(), whole: None }
+        });
+        Self { outer, runs: runs.collect(), whole: None }
     }
 }
 

@@ -132,10 +132,10 @@ impl Selection {
             Ok(found)
         };
         let (named, excluded) = (matching(&self.patterns)?, matching(&self.exclude)?);
-        let is_taken = |place: &usize| {
+        let places = (0..entries.len()).filter(|place| {
             (self.patterns.is_empty() || named[*place]) && !excluded[*place] && self.fits(&entries[*place])
-        };
-        Ok(Selected { places: (0..entries.len()).filter(is_taken).collect(), unmatched })
+        });
+        Ok(Selected { places: places.collect(), unmatched })
     }
 
     /// The places of the tensors that the selection takes: at least one, unless the selection takes all.
@@ -156,9 +156,9 @@ impl Selection {
 
     /// Whether a tensor has one of the dtypes and one of the shapes.
     fn fits(&self, entry: &Entry) -> bool {
-        let has_dtype = || entry.dtype().is_some_and(|dtype| self.dtypes.contains(&dtype));
-        let has_shape = || entry.dtype().is_some() && self.shapes.iter().any(|dims| dims.fits(entry.shape()));
-        (self.dtypes.is_empty() || has_dtype()) && (self.shapes.is_empty() || has_shape())
+        let Some(dtype) = entry.dtype() else { return self.dtypes.is_empty() && self.shapes.is_empty() };
+        (self.dtypes.is_empty() || self.dtypes.contains(&dtype))
+            && (self.shapes.is_empty() || self.shapes.iter().any(|dims| dims.fits(entry.shape())))
     }
 
     /// The places that a pattern names, unless a tensor has that name.
@@ -212,9 +212,10 @@ impl<'p> Pattern<'p> {
         if checkpoint.entry(text).is_some() {
             return Ok(Self::Tensor(text));
         }
-        let is_found = |by_name: &Self| checkpoint.entries().iter().any(|entry| by_name.takes(entry));
-        if let Some(by_name) = [Self::Array(text), Self::Layer(text)].into_iter().find(is_found) {
-            return Ok(by_name);
+        for by_name in [Self::Array(text), Self::Layer(text)] {
+            if checkpoint.entries().iter().any(|entry| by_name.takes(entry)) {
+                return Ok(by_name);
+            }
         }
         if !text.contains(['*', '?', '[', '{', '\\']) {
             return Ok(Self::Layer(text));
@@ -244,8 +245,9 @@ fn is_called(entry: &Entry, wanted: &str) -> bool {
 fn is_in(entry: &Entry, wanted: &str) -> bool {
     let name = entry.name();
     let whole = entry.sparse().map_or(name, |sparse| &sparse.name);
-    let is_below = || name.strip_prefix(wanted).is_some_and(|rest| rest.starts_with(['/', '.']));
-    !wanted.is_empty() && (layer(whole) == wanted || is_below() && TensorName::of(name).diffed() != Some(wanted))
+    let rest = name.strip_prefix(wanted);
+    let is_below = rest.is_some_and(|rest| rest.starts_with(['/', '.']));
+    !wanted.is_empty() && (layer(whole) == wanted || is_below && TensorName::of(name).diffed() != Some(wanted))
 }
 
 /// Which of `count` places the ranges have, and the patterns of ranges that have none. Takes as long as both lists: a
@@ -280,12 +282,12 @@ fn range(text: &str) -> Option<(usize, usize)> {
 fn regex<'p>(expression: &str, text: &str, kind: &str) -> Result<Pattern<'p>, String> {
     let is_glob = kind == "glob";
     let compiled = RegexBuilder::new(expression).size_limit(MAX_REGEX).dot_matches_new_line(is_glob).build();
-    // The last line of the message gives the reason; the lines before draw the place.
-    let why = |e: &regex::Error| {
-        let text = e.to_string();
-        text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
-    };
-    compiled.map(|regex| Pattern::Compiled(Box::new(regex))).map_err(|e| format!("{text:?} is no {kind}: {}", why(&e)))
+    compiled.map(|regex| Pattern::Compiled(Box::new(regex))).map_err(|e| {
+        // The last line of the message gives the reason; the lines before draw the place.
+        let message = e.to_string();
+        let why = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        format!("{text:?} is no {kind}: {why}")
+    })
 }
 
 impl Dims {
@@ -295,8 +297,9 @@ impl Dims {
         if text == "scalar" {
             return Some(Self(Vec::new()));
         }
-        let extent = |text: &str| if text == "*" { Some(None) } else { text.parse().ok().map(Some) };
-        text.split(['x', '×']).map(extent).collect::<Option<_>>().map(Self)
+        let extents = text.split(['x', '×']);
+        let extents = extents.map(|text| if text == "*" { Some(None) } else { text.parse().ok().map(Some) });
+        extents.collect::<Option<_>>().map(Self)
     }
 
     fn fits(&self, shape: &Shape) -> bool {
@@ -309,8 +312,8 @@ impl Dims {
 /// `64x*x7x7`
 impl fmt::Display for Dims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let extent = |extent: &Option<usize>| extent.map_or("*".to_owned(), |extent| extent.to_string());
-        let extents: Vec<String> = self.0.iter().map(extent).collect();
+        let extents = self.0.iter().map(|extent| extent.map_or("*".to_owned(), |extent| extent.to_string()));
+        let extents: Vec<String> = extents.collect();
         f.write_str(if extents.is_empty() { "scalar" } else { "" })?;
         f.write_str(&extents.join("x"))
     }

@@ -28,12 +28,10 @@ impl Transform for StripDiff {
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let names: HashSet<&str> = tensors.iter().map(|spec| &*spec.tensor.name).collect();
         let is_caffe = context.checkpoint().format().is_caffe();
-        let is_named = |spec: &Spec<'_>| {
-            !is_caffe && TensorName::of(&spec.tensor.name).diffed().is_some_and(|data| names.contains(data))
-        };
         let mut outcome = Outcome::default();
         for (place, spec) in tensors.iter().enumerate() {
-            if spec.entry.kind() == Kind::Diff || is_named(spec) {
+            let data = TensorName::of(&spec.tensor.name).diffed().filter(|_| !is_caffe);
+            if spec.entry.kind() == Kind::Diff || data.is_some_and(|data| names.contains(data)) {
                 outcome.left_out.push((place, "a diff".to_owned()));
             } else {
                 outcome.made.push(Made::same(place, spec));

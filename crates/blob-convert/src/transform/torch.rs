@@ -46,12 +46,11 @@ impl TorchLayout {
             match layer.kind {
                 LayerKind::Lstm if layer.tensor(Role::Static).is_none() && net.surplus(layer).is_none() => {
                     layout.gates.extend([Role::Weight, Role::Bias, Role::Hidden].into_iter().filter_map(named));
-                    let second = |bias: String| {
+                    if let Some(bias) = named(Role::Bias) {
                         let module = TensorName::of(&bias).layer().unwrap_or(&layer.name);
-                        let name = format!("{module}.bias_hh_l0");
-                        (bias, name)
-                    };
-                    layout.second_biases.extend(named(Role::Bias).map(second));
+                        let second = format!("{module}.bias_hh_l0");
+                        layout.second_biases.push((bias, second));
+                    }
                 }
                 LayerKind::PRelu => layout.slopes.extend(named(Role::Weight)),
                 _ => {}
@@ -106,8 +105,10 @@ impl Transform for TorchLayout {
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let places = Places::of(tensors);
         // A diff has the order of the data.
-        let both = |name: &String| [places.find(name), places.find(&TensorName::diff_of(name))];
-        let set = |names: &[String]| names.iter().flat_map(both).flatten().collect::<HashSet<usize>>();
+        let set = |names: &[String]| {
+            let both = names.iter().flat_map(|name| [places.find(name), places.find(&TensorName::diff_of(name))]);
+            both.flatten().collect::<HashSet<usize>>()
+        };
         let (gates, transposed, slopes) = (set(&self.gates), set(&self.transposed), set(&self.slopes));
         let mut misfits = Vec::new();
         let mut made = Vec::new();

@@ -1,6 +1,6 @@
 //! The facts that make a recipe's step exact, where the step leaves settings to the source and the net.
 
-use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::net::{LayerKind, Role};
 use blob_io::{Checkpoint, Error, Format, Remedy};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -69,10 +69,9 @@ impl<'a> Wish<'a> {
     /// Refuses a net that the recipe names, if no BatchNorm of the net has a tensor of this role in the file.
     pub(super) fn check_role(&self, step: &str, role: Role, what: &str) -> Result<(), Error> {
         let Some(bound) = self.bound.as_ref().filter(|_| self.is_given && !self.is_implied) else { return Ok(()) };
-        let is_norm = |layer: &&Layer| {
+        let mut norms = bound.net().layers().iter().filter(|layer| {
             layer.kind == LayerKind::BatchNorm || layer.kind == LayerKind::Bn && role == Role::Variance
-        };
-        let mut norms = bound.net().layers().iter().filter(is_norm);
+        });
         if norms.any(|layer| bound.tensor(layer, role).is_some()) {
             return Ok(());
         }

@@ -176,9 +176,7 @@ impl Seen {
         };
         // Fields of forks, and values of another wire type, are the reader's to name.
         let is_blob = format == Format::BlobProto && (self.varint(&[5, 11]) || self.any(&[8, 9, 10, 12, 13]));
-        is_blob
-            || self.hundred && format == Format::CaffeModel
-            || message.fields.iter().any(|field| self.has(field))
+        is_blob || self.hundred && format == Format::CaffeModel || message.fields.iter().any(|field| self.has(field))
     }
 
     fn has(&self, field: &Field) -> bool {

@@ -70,7 +70,12 @@ impl Checkpoint {
             let (file, action) = (folder.display().to_string(), "list it".to_owned());
             Error::Io { file, action, source }
         })?;
-        Ok(found.others.into_iter().filter(|file| !self.shards().contains(file)).map(|file| folder.join(file)).collect())
+        Ok(found
+            .others
+            .into_iter()
+            .filter(|file| !self.shards().contains(file))
+            .map(|file| folder.join(file))
+            .collect())
     }
 
     /// Warns of tensor files in the folder that are no shards of the index.

@@ -216,9 +216,10 @@ fn wait_for(index: &SetFile) -> Result<Option<File>, Error> {
 
 /// Names the files if none exists, or if those that exist may stay.
 fn add(files: Vec<SetFile>, index: SetFile) -> Result<(), Error> {
-    let mut members = files.iter().chain([&index]);
-    if let Some(there) = members.find(|file| file.sibling.if_exists() == IfExists::Refuse && file.is_there()) {
-        return Err(exists(&there.name, Existing::File));
+    for file in files.iter().chain([&index]) {
+        if file.sibling.if_exists() == IfExists::Refuse && file.is_there() {
+            return Err(exists(&file.name, Existing::File));
+        }
     }
     let mut named = Vec::new();
     for member in files.into_iter().chain([index]) {

@@ -240,9 +240,7 @@ unsafe impl Queue for CudaQueue {
         let uploaded = self.run("upload_from", || {
             // SAFETY: `own` has checked that the block is of this GPU and holds `len` bytes at the address; the caller
             // promises that the block lives until the queue is idle.
-            unsafe {
-                staging::upload_from(&self.stream, to, len, |before, out| stopped.gives(at + before, out, fill))
-            }
+            unsafe { staging::upload_from(&self.stream, to, len, |before, out| stopped.gives(at + before, out, fill)) }
         });
         stopped.ended(uploaded)
     }

@@ -130,9 +130,8 @@ impl Machine {
         held.has_begun = true;
         let number = held.number;
         self.ended.notify_all();
-        let released = self
-            .ended
-            .wait_while(state, |state| state.account(device).holds.iter().any(|held| held.number == number));
+        let released =
+            self.ended.wait_while(state, |state| state.account(device).holds.iter().any(|held| held.number == number));
         released.unwrap_or_else(PoisonError::into_inner)
     }
 

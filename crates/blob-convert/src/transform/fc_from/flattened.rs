@@ -97,12 +97,12 @@ impl<'s> Search<'s, '_> {
                 used.insert(name.to_owned());
                 Some(*extents)
             });
-            let fits = |extents: &Extents| {
+            let name = &spec.tensor.name;
+            let of_all = self.wanted.extents.filter(|extents| {
                 let is_turned = layer.transpose && spec.tensor.shape.dims().contains(&extents.inputs());
                 is_turned || has_columns(spec, extents.inputs())
-            };
-            let name = &spec.tensor.name;
-            let Some(extents) = named.or_else(|| self.wanted.extents.filter(fits)) else { continue };
+            });
+            let Some(extents) = named.or(of_all) else { continue };
             match problem(wire, spec, extents) {
                 Ok(()) => {
                     let is_told = known(wire, spec, extents).is_some();
@@ -117,8 +117,8 @@ impl<'s> Search<'s, '_> {
             }
         }
         let unused = self.wanted.layers.keys().filter(|name| !used.contains(*name));
-        let misfit = |name: &String| Misfit::new(name, "is no inner product of the net with weights in the file");
-        self.misfits.extend(unused.map(misfit));
+        let problem = "is no inner product of the net with weights in the file";
+        self.misfits.extend(unused.map(|name| Misfit::new(name, problem)));
     }
 
     /// Notes on the tensors that stay as stored, but depend on the order.

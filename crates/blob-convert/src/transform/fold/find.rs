@@ -8,6 +8,7 @@ use blob_io::{TensorName, work};
 
 use super::{Fold, Folded, Side};
 use crate::transform::binding::{Bound, bias_beside};
+use crate::transform::norm;
 use blob_io::words::{and_more, listed};
 
 /// At most this many readers of a value are named.
@@ -78,10 +79,9 @@ impl Fold {
     #[must_use]
     pub fn of(net: &Bound<'_>) -> (Self, Vec<Refusal>) {
         let (mut fold, mut refused) = (Self::default(), Vec::new());
-        let is_norm = |layer: &Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn);
         let mut after: HashSet<*const Layer> = HashSet::new();
         for layer in net.layers() {
-            let is_norm = is_norm(layer);
+            let is_norm = norm::is_norm(layer);
             if !(is_norm || is_lone_scale(layer)) || after.contains(&std::ptr::from_ref(layer)) {
                 continue;
             }
@@ -166,8 +166,7 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     let before = before(net, norm)?;
     let channel_axis = axis_of(before)?;
     let axes = before.kernel.len() as i64;
-    let is_same = |axis: i64| axis == channel_axis || channel_axis == -1 && axes > 0 && axis == axes + 1;
-    if !is_same(norm.axis) {
+    if norm.axis != channel_axis && !(channel_axis == -1 && axes > 0 && norm.axis == axes + 1) {
         return Err(format!(
             "normalises axis {}, and the channels of {:?} are axis {channel_axis}",
             norm.axis, before.name
@@ -221,13 +220,11 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
 fn lacking<'a>(net: &Bound<'_>, layer: &'a Layer) -> Option<&'a str> {
     // A prototxt does not say how many blobs a BatchNorm of Caffe's has: forks have five, and a factor can be divided
     // out. A BatchNorm of MXNet's has no factor, and the variables in the symbol are the parameters.
-    let is_needed = |role: Role| match layer.kind {
-        LayerKind::BatchNorm | LayerKind::Bn => {
-            layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Factor).is_none()
-        }
-        _ => role != Role::Bias || layer.bias_term,
-    };
-    let needed = layer.tensors().filter(|(role, _)| is_needed(*role));
+    let needed = layer.tensors().filter(|(role, _)| match layer.kind {
+        LayerKind::Bn => false,
+        LayerKind::BatchNorm => layer.tensor(Role::Factor).is_none(),
+        _ => *role != Role::Bias || layer.bias_term,
+    });
     needed.filter(|(role, _)| net.tensor(layer, *role).is_none()).map(|(_, name)| name).next()
 }
 

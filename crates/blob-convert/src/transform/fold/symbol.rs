@@ -70,15 +70,14 @@ impl Fold {
             .iter()
             .filter_map(|layer| Some((layer.tensor(Role::Weight)?, layer.tensor(Role::Bias))))
             .collect();
-        let is_gone = |folded: &Folded| symbol.net.layers().iter().all(|layer| layer.name != folded.layer);
-        let has_bias = |folded: &Folded| {
-            let wanted = folded.gets_bias().then(|| bare(&folded.bias));
-            biases.get(bare(&folded.weight)).is_some_and(|bias| *bias == wanted)
-        };
-        match self.layers.iter().find(|folded| !(is_gone(folded) && has_bias(folded))) {
-            Some(folded) => Err(format!("cannot be written anew without {:?}", folded.layer)),
-            None => Ok(()),
+        for folded in &self.layers {
+            let is_gone = symbol.net.layers().iter().all(|layer| layer.name != folded.layer);
+            let bias = folded.gets_bias().then(|| bare(&folded.bias));
+            if !is_gone || biases.get(bare(&folded.weight)) != Some(&bias) {
+                return Err(format!("cannot be written anew without {:?}", folded.layer));
+            }
         }
+        Ok(())
     }
 }
 
@@ -200,8 +199,8 @@ fn live(graph: &Graph) -> Result<Vec<bool>, String> {
 
 /// The number of outputs of each node.
 fn counts(row_ptr: &[u64]) -> Result<Vec<u64>, String> {
-    let count = |pair: &[u64]| pair[1].checked_sub(pair[0]).filter(|count| *count <= u64::from(u32::MAX));
-    let counts: Option<Vec<u64>> = row_ptr.windows(2).map(count).collect();
+    let counts = row_ptr.windows(2).map(|pair| pair[1].checked_sub(pair[0]));
+    let counts: Option<Vec<u64>> = counts.map(|count| count.filter(|count| *count <= u64::from(u32::MAX))).collect();
     counts.ok_or_else(|| "has numbers of outputs that do not rise".to_owned())
 }
 

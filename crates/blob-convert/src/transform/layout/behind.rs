@@ -83,10 +83,9 @@ pub(super) fn last(
         list.push(spec.tensor.name.clone());
     }
     let mut own = BTreeSet::new();
-    // Behind a flattening of one position, channels alone are left.
-    let has_channels_alone = |wire: &Wire<'_>| wire.size == Some([1, 1]) && wire.source.is_flat();
     let beside = wires.iter().filter(|wire| wire.has_positions && !wire.source.is_last());
-    for wire in beside.filter(|wire| !has_channels_alone(wire)) {
+    // Behind a flattening of one position, channels alone are left.
+    for wire in beside.filter(|wire| wire.size != Some([1, 1]) || !wire.source.is_flat()) {
         let names = wire.own.iter().filter_map(|value| specs.get(net.own_tensor(*value)?));
         let left = names.filter(|spec| spec.tensor.shape.count() > 1 && !told.contains(spec.entry.name()));
         own.extend(left.map(|spec| spec.tensor.name.clone()));
@@ -119,8 +118,10 @@ pub(super) fn last(
     notes.add(&images, |names| {
         format!("layout: values become {order}, and TensorFlow's reshape has the channels last: by {names}")
     });
-    let is_turned = |layer: &Layer| is_spatial(layer) || layer.kind == LayerKind::InnerProduct && to == Layout::Hwio;
-    let left = wires.iter().map(|wire| wire.layer).filter(|layer| is_turned(layer) && order::is_computed(layer));
+    let left = wires.iter().map(|wire| wire.layer).filter(|layer| {
+        let is_turned = is_spatial(layer) || layer.kind == LayerKind::InnerProduct && to == Layout::Hwio;
+        is_turned && order::is_computed(layer)
+    });
     let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();
     notes.add(&left, |names| format!("layout: weights that are computed have the axes of before: of {names}"));
     let own: Vec<String> = own.into_iter().collect();

@@ -5,12 +5,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blob_io::net::{Layer, LayerKind, Role};
-use blob_io::{Checkpoint, Entry, Kind, TensorName, work};
+use blob_io::{Checkpoint, Kind, TensorName, work};
 
 use super::{Merged, Names, OfEps};
 use crate::transform::binding::{Bound, bare, bias_beside, listed};
 use crate::transform::eps::{self, TORCH};
 use crate::transform::fold::{is_by_channel, scale_after};
+use crate::transform::norm;
 use blob_io::words;
 
 /// Suffixes of MXNet's names, and PyTorch's names for the same tensors.
@@ -48,8 +49,8 @@ impl Names {
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
         let (mut kept, mut all) = (Vec::new(), 0);
         // A sparse array is renamed once, by the entry of the values; `names` renames the other parts alike.
-        let is_first = |entry: &&Entry| matches!(entry.kind(), Kind::Data | Kind::Values);
-        for entry in checkpoint.entries().iter().filter(is_first) {
+        let entries = checkpoint.entries().iter();
+        for entry in entries.filter(|entry| matches!(entry.kind(), Kind::Data | Kind::Values)) {
             let name = entry.sparse().map_or(entry.name(), |sparse| &sparse.name);
             if net.is_some_and(|net| net.is_folded(name)) {
                 continue;
@@ -84,7 +85,7 @@ fn other_eps(net: &Bound<'_>, map: &BTreeMap<String, String>) -> Vec<OfEps> {
     for layer in net.layers().filter(|layer| !eps::is_same(net.eps(layer), TORCH)) {
         let (by_input, eps) = (eps::is_by_input(layer), net.eps(layer));
         let role = if by_input { Role::Weight } else { Role::Variance };
-        let named = net.tensor(layer, role).filter(|_| by_input || eps::is_norm(layer));
+        let named = net.tensor(layer, role).filter(|_| by_input || norm::is_norm(layer));
         let Some((module, _)) = named.and_then(|name| map.get(name)?.rsplit_once('.')) else { continue };
         work::visit(0, 1);
         let place = *places.entry((eps::bits(eps), by_input)).or_insert(all.len());
@@ -138,8 +139,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         let norm = match layer.kind {
             LayerKind::Scale if layer.bottoms.is_empty() && is_by_channel(layer) => {
                 let norm = norms.get(&plain(&layer.name)).copied();
-                let is_as_long = |norm: &&Layer| net.count(norm, Role::Mean) == net.count(layer, Role::Weight);
-                norm.filter(is_as_long)
+                norm.filter(|norm| net.count(norm, Role::Mean) == net.count(layer, Role::Weight))
                     .inspect(|_| merged.by_name.extend(net.tensor(layer, Role::Weight).map(str::to_owned)))
             }
             LayerKind::Scale => scaled(net, layer)

@@ -86,8 +86,11 @@ pub(in crate::transform) fn is_whole(layer: &Layer) -> bool {
 
 /// Whether an adaptive pooling of MXNet's gives one position.
 pub(super) fn pools_all(layer: &Layer) -> bool {
-    let size = || setting(layer, "output_size").map_or(Some(Vec::new()), numbers);
-    layer.type_name == "_contrib_AdaptiveAvgPooling2D" && size().is_some_and(|all| all.iter().all(|side| *side == 1))
+    if layer.type_name != "_contrib_AdaptiveAvgPooling2D" {
+        return false;
+    }
+    let size = setting(layer, "output_size").map_or(Some(Vec::new()), numbers);
+    size.is_some_and(|all| all.iter().all(|side| *side == 1))
 }
 
 /// The axes that a reduction leaves; `None` for other layers, for a reduction that leaves positions, and for one

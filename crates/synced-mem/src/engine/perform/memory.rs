@@ -89,8 +89,7 @@ impl State {
 
     /// Puts the memory of a copy aside if the copy has no valid byte, and no thread moves bytes there.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
-        if self.facts.replicas.valid(slot).is_empty()
-            && !self.facts.outside.iter().any(|moving| moving.concerns(slot))
+        if self.facts.replicas.valid(slot).is_empty() && !self.facts.outside.iter().any(|moving| moving.concerns(slot))
         {
             if slot.is_host() { self.retire(slot) } else { self.free_device(slot) }
         }
