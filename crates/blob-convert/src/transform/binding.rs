@@ -120,12 +120,10 @@ impl<'a> Bound<'a> {
         }
         let both: Vec<&str> =
             [Role::Mean, Role::Variance].iter().filter_map(|role| self.tensor(layer, *role)).collect();
-        let factor = match layer.tensor(Role::Factor) {
-            Some(factor) => factor.to_owned(),
-            // A net that the weights describe has the tensors that are there.
-            None if self.is_of_caffe() => format!("{}/2", TensorName::of(both.first()?).layer()?),
-            None => return None,
-        };
+        // A net that the weights describe has the tensors that are there.
+        let of_caffe = both.first().filter(|_| self.is_of_caffe());
+        let factor = layer.tensor(Role::Factor).map(str::to_owned);
+        let factor = factor.or_else(|| Some(format!("{}/2", TensorName::of(of_caffe?).layer()?)))?;
         match &self.divided {
             Some(divided) if !both.iter().any(|name| divided.contains(*name)) => {
                 Some(format!("is divided by {factor:?}, which an earlier conversion left out"))
@@ -171,11 +169,10 @@ impl<'a> Bound<'a> {
     where
         'a: 'n,
     {
-        if let Some(name) = self.names.get(tensor) {
-            return name;
-        }
-        let found = spellings(Role::Other, tensor).iter().find_map(|name| self.checkpoint.entry(name));
-        found.map_or(tensor, blob_io::Entry::name)
+        self.names.get(tensor).copied().unwrap_or_else(|| {
+            let spelt = spellings(Role::Other, tensor).iter().find_map(|name| self.checkpoint.entry(name));
+            spelt.map_or(tensor, blob_io::Entry::name)
+        })
     }
 
     /// The net.
@@ -397,8 +394,7 @@ pub(super) fn bias_beside(weight: &str) -> String {
 /// have any name; but the moving statistics of MXNet's BatchNorms are marked as auxiliary.
 pub(crate) fn may_have_norms(checkpoint: &Checkpoint) -> bool {
     checkpoint.entries().iter().any(|entry| {
-        entry.layer_type() == Some("BatchNorm")
-            || bare(entry.name()).ends_with("gamma")
-            || Group::split(entry.name()).0 == Some(Group::Auxiliary)
+        let is_named = bare(entry.name()).ends_with("gamma") || Group::split(entry.name()).0 == Some(Group::Auxiliary);
+        is_named || entry.layer_type() == Some("BatchNorm")
     })
 }
