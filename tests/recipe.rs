@@ -9,7 +9,7 @@ use blob_convert::{Selection, Silent, Step};
 use blob_core::DType;
 use blob_io::caffe::Form;
 use blob_io::mxnet::Version;
-use blob_io::{Checkpoint, Format, IfExists};
+use blob_io::{Checkpoint, Format, IfExists, Output};
 use serde_json::json;
 
 use crate::support::data;
@@ -177,4 +177,32 @@ fn planning_writes_nothing() {
     assert_eq!(planned.run(&Silent).expect_err("refused").to_string(), exists);
     let again = recipe.plan_of(&[&source], None, &Registry::default());
     assert_eq!(again.expect_err("refused").to_string(), exists);
+}
+
+/// A folded net, with the symbol read from its file and given as text: the tensors and the new symbol are the same.
+#[test]
+fn a_net_s_text_stands_for_its_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Checkpoint::open(data("mxnet/forward/block-0000.params")).expect("a golden file");
+    let symbol = data("mxnet/forward/block-symbol.json");
+    let recipe = |net: &Path, out: &Path| {
+        let mut recipe = Recipe::new("block-0000.params", out).step(Step::fold());
+        recipe.net = Some(NetFile::Symbol(net.to_owned()));
+        recipe
+    };
+    let by_file = recipe(&symbol, &folder.path().join("a-0000.params"));
+    by_file.plan_of(&[&source], None, &Registry::default()).expect("a plan").run(&Silent).expect("a conversion");
+
+    let text = std::fs::read(&symbol).expect("the symbol");
+    let by_text = recipe(Path::new("nowhere/block-symbol.json"), Path::new("b-0000.params"));
+    by_text.plan_of(&[&source], None, &Registry::default()).expect_err("there is no such file");
+    let by_text = by_text.net_text(text);
+    let plan = by_text.plan_of(&[&source], None, &Registry::default()).expect("a plan");
+    let place = folder.path().join("place");
+    let output = Output::to_sink("b-0000.params", Box::new(std::fs::File::create_new(&place).expect("a file")));
+    plan.run_into(output, &Silent).expect("a conversion");
+
+    let read = |name: &str| std::fs::read(folder.path().join(name)).expect(name);
+    assert_eq!(read("place"), read("a-0000.params"));
+    assert_eq!(plan.symbol_text().map(str::as_bytes), Some(&*read("a-symbol.json")));
 }

@@ -3,13 +3,12 @@
 use std::io::Write;
 
 use blob_convert::diff::{Change, Distance, Row, Tally, Tensor, diff};
-use blob_convert::report::json::{
-    self, Document, Field, Fields, Line, Ordered, STRINGS, Type, field, nullable, properties, streamed,
-};
+pub(crate) use blob_convert::report::difference::Difference;
+use blob_convert::report::json::{Line, Ordered};
 pub(crate) use blob_convert::report::own::{distance, names, word};
 use blob_core::DType;
 use blob_io::Checkpoint;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::{Diff, Global};
 use crate::broken::Broken;
@@ -36,9 +35,8 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
     [&ours, &theirs].into_iter().for_each(|file| context.note_solver(file));
     let mut tally = Tally::default();
     let broken = Broken::new(&context.terminal, ours.name());
-    let pair =
-        Pair { args, ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new(), broken, error: Value::Null };
-    context.print(pair)?;
+    let said = Difference { ours: &ours, theirs: &theirs, tally: &mut tally, notes: Vec::new(), error: Value::Null };
+    context.print(Pair { args, said, broken })?;
     Ok(match (tally.unread, tally.is_same()) {
         (0, true) => Status::Yes,
         (0, false) => Status::No,
@@ -49,14 +47,9 @@ pub(crate) fn run(args: &Diff, context: &Context) -> Result<Status, Failure> {
 /// Two files, which are compared while the rows are printed.
 pub(crate) struct Pair<'a> {
     args: &'a Diff,
-    ours: &'a Checkpoint,
-    theirs: &'a Checkpoint,
-    tally: &'a mut Tally,
-    notes: Vec<String>,
+    said: Difference<'a>,
     /// Says on standard error why tensors were not read; the JSON has that in the rows.
     broken: Broken<'a>,
-    /// The error that ended the comparison early, as JSON.
-    error: Value,
 }
 
 impl Pair<'_> {
@@ -67,10 +60,11 @@ impl Pair<'_> {
         mut print: impl FnMut(&Row) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let work = |file: &Checkpoint| file.entries().iter().map(blob_io::Entry::byte_len).sum::<u64>();
-        let progress = Progress::begin(&context.terminal, work(self.ours) + work(self.theirs));
+        let (ours, theirs) = (self.said.ours, self.said.theirs);
+        let progress = Progress::begin(&context.terminal, work(ours) + work(theirs));
         let (broken, all) = (&mut self.broken, self.args.all);
-        let (tolerance, notes) = (self.args.tolerance(), &mut self.notes);
-        let done = diff(self.ours, self.theirs, tolerance, &progress, &mut |text| notes.push(text), &mut |row: Row| {
+        let (tolerance, notes) = (self.args.tolerance(), &mut self.said.notes);
+        let done = diff(ours, theirs, tolerance, &progress, &mut |text| notes.push(text), &mut |row: Row| {
             if let (Change::Unread(why), false) = (&row.change, context.global.json) {
                 broken.report(Problem::unread(names(&row).0, why));
             }
@@ -80,7 +74,7 @@ impl Pair<'_> {
             print(&row)
         });
         progress.end();
-        *self.tally = done?;
+        *self.said.tally = done?;
         self.broken.finish();
         Ok(())
     }
@@ -121,7 +115,6 @@ fn mark(change: &Change) -> &'static str {
     }
 }
 
-/// The names of changes in JSON.
 /// `3×4 f32`, or both where different: `3×4 f32 → 12 f16`.
 fn kind(row: &Row, terminal: &Terminal) -> String {
     let text = |tensor: &Tensor| {
@@ -151,10 +144,10 @@ fn worst(row: &Row, terminal: &Terminal) -> String {
 
 impl Render for Pair<'_> {
     fn json(mut self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let mut line = Line::begin(out, &self)?;
+        let mut line = Line::begin(out, &self.said)?;
         let done = self.compare(context, |row| Ok(line.push(out, &Ordered(row))?));
-        self.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
-        line.advance(out, &self)?;
+        self.said.error = done.as_ref().err().map_or(Value::Null, Failure::as_json);
+        line.advance(out, &self.said)?;
         done.map_err(Failure::in_json)
     }
 
@@ -185,10 +178,10 @@ impl Render for Pair<'_> {
             table.finish(out)?;
         }
         done?;
-        for note in &self.notes {
+        for note in &self.said.notes {
             terminal.note(format!("note: {note}"));
         }
-        for line in wrap(&summary(self.tally), terminal.width.unwrap_or(usize::MAX)) {
+        for line in wrap(&summary(self.said.tally), terminal.width.unwrap_or(usize::MAX)) {
             writeln!(out, "{line}")?;
         }
         Ok(())
@@ -226,39 +219,3 @@ fn figure(row: &Row, of: fn(&Distance) -> f64) -> String {
 
 /// The columns of the lines for programs.
 const COLUMNS: [&str; 9] = ["change", "name", "other", "changed", "elements", "max_abs", "max_rel", "rms", "why"];
-
-impl Document for Pair<'_> {
-    const SCHEMA: &'static str = "blob.diff/1";
-    const COMMAND: &'static str = "blob diff --json A B";
-    const DESCRIPTION: &'static str = "how two files differ";
-
-    fn sources(&self) -> Vec<&Checkpoint> {
-        vec![self.ours, self.theirs]
-    }
-}
-
-impl Fields for Pair<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("file", Type::String, json::FILE, |p| json!(p.ours.name())),
-            field("other", Type::String, "the second file, as it was named", |p| json!(p.theirs.name())),
-            streamed(
-                "tensors",
-                Type::Array(&Type::Object(properties::<Row>)),
-                "those that are not equal; with --all, all",
-            ),
-            field("notes", STRINGS, "what is worth knowing of the comparison", |p| json!(p.notes)),
-            field("equal", Type::Integer, "how many tensors are equal, renamed ones too", |p| json!(p.tally.equal)),
-            field("renamed", Type::Integer, "how many of them have another name", |p| json!(p.tally.renamed)),
-            field("changed", Type::Integer, "how many have other values, another dtype or shape", |p| {
-                json!(p.tally.changed)
-            }),
-            field("removed", Type::Integer, "how many only the first file has", |p| json!(p.tally.removed)),
-            field("added", Type::Integer, "how many only the second file has", |p| json!(p.tally.added)),
-            field("unread", Type::Integer, "how many could not be compared", |p| json!(p.tally.unread)),
-            nullable("error", Type::Object(properties::<Problem>), "why the comparison ended too early", |p| {
-                p.error.clone()
-            }),
-        ]
-    }
-}

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::{fmt, fs, io};
 
 use blob_convert::report::json;
-pub(crate) use blob_convert::report::problem::{Problem, help};
+pub(crate) use blob_convert::report::problem::Problem;
 use blob_io::{Error, Reason};
 use serde_json::Value;
 

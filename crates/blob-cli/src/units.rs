@@ -1,6 +1,7 @@
 //! Formats and parses numbers for people: `1.64 MiB`, `431,080`, `102.8 M`, `0.008979`, `33.3%`.
 
 pub(crate) use blob_io::grouped;
+pub(crate) use blob_io::words::plural;
 
 /// Bytes in binary units: `512 B`, `1.64 MiB`, `527.8 MiB`.
 pub(crate) fn bytes(n: u64) -> String {
@@ -50,12 +51,6 @@ pub(crate) fn seconds(s: f64) -> String {
         s if s < 10.0 => format!("{s:.2} s"),
         s => format!("{s:.1} s"),
     }
-}
-
-/// A count with a noun, in the plural unless the count is 1: `1 tensor`, `2 tensors`.
-pub(crate) fn plural(n: u64, noun: &str) -> String {
-    let s = if n == 1 { "" } else { "s" };
-    format!("{} {noun}{s}", grouped(n))
 }
 
 /// A number with four significant digits, as C's `%#.4g` prints: `0.008979`, `1.500`, `1235`, `5.052e4`.

@@ -20,7 +20,7 @@ use blob_io::{Checkpoint, Entry, Error, Reason, read_text};
 
 use crate::args::{Global, Verify};
 use crate::context::Context;
-use crate::failure::{self, Failure, Status};
+use crate::failure::{Failure, Status};
 use crate::info::file_warnings;
 use crate::open::{name, open, open_whole};
 use crate::output::Out;
@@ -359,13 +359,7 @@ fn work(checkpoint: &Checkpoint, args: &Verify, others: &[Checkpoint]) -> u64 {
 fn report_broken(path: &Path, e: &Error, args: &Verify, context: &Context, out: &mut Out) -> Result<Status, Failure> {
     let bytes = std::fs::metadata(path).ok().map(|m| m.len());
     let mut report = Report::new(name(path), bytes, args, context, out);
-    report.help(failure::help(e));
-    report.finding(Line::of_error(e));
-    if let Some(n) = e.intact().filter(|n| *n > 0) {
-        let verb = if n == 1 { "is" } else { "are" };
-        let arrays = units::plural(n as u64, "array");
-        report.note(format!("{arrays} before it {verb} whole"));
-    }
+    report.broken(e);
     report.finish(None)?;
     Ok(Status::No)
 }

@@ -36,10 +36,19 @@ impl NetFile {
     /// # Errors
     /// Any error of reading the file; a description that makes no sense.
     pub fn read(&self) -> Result<Arc<Topology>, Error> {
+        let longest = match self {
+            Self::Prototxt(_) => LONGEST_PROTOTXT,
+            Self::Symbol(_) => LONGEST_SYMBOL,
+        };
+        self.of_text(&read_text(self.path(), longest)?)
+    }
+
+    /// The net of a file with this text.
+    pub(crate) fn of_text(&self, text: &[u8]) -> Result<Arc<Topology>, Error> {
         let name = self.path().display().to_string();
         let net = match self {
-            Self::Prototxt(path) => Topology::prototxt(&name, &read_text(path, LONGEST_PROTOTXT)?)?,
-            Self::Symbol(path) => Topology::symbol(&name, &read_text(path, LONGEST_SYMBOL)?)?,
+            Self::Prototxt(_) => Topology::prototxt(&name, text)?,
+            Self::Symbol(_) => Topology::symbol(&name, text)?,
         };
         Ok(Arc::new(net))
     }

@@ -109,12 +109,13 @@ impl Plan<'_> {
         self.summary((digests, bytes_out, is_recognised), &tally, watch)
     }
 
-    /// As [`Plan::run`], into an output of yours in place of the file of the plan, which is not looked at.
+    /// As [`Plan::run`], into an output of yours in place of the file of the plan, which is not looked at. A symbol
+    /// beside the tensors is yours to write: [`Plan::symbol_text`].
     ///
     /// # Errors
-    /// As [`Plan::run`]; [`Error::Request`] for a plan of several files, or of a net's description beside the file.
+    /// As [`Plan::run`]; [`Error::Request`] for a plan of several files of tensors.
     pub fn run_into(&self, output: Output, watch: &dyn Watch) -> Result<Summary, Error> {
-        let (Destination::File { layout, .. }, None, None) = (&self.output, &self.symbol, self.values()) else {
+        let (Destination::File { layout, .. }, None) = (&self.output, self.values()) else {
             return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
         };
         let tally = Reports::default();

@@ -156,6 +156,12 @@ impl Plan<'_> {
         self.symbol.as_ref().map(|symbol| &*symbol.path)
     }
 
+    /// The text of that symbol.
+    #[must_use]
+    pub fn symbol_text(&self) -> Option<&str> {
+        self.symbol.as_ref().map(|symbol| &*symbol.text)
+    }
+
     /// The ONNX model that the tensors are written into: the graph, the inputs and the outputs.
     #[must_use]
     pub fn model(&self) -> Option<&Model> {

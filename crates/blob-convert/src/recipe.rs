@@ -9,6 +9,7 @@ mod target;
 mod unique;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error, Format, OpenOptions, file_of, read_text};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -19,7 +20,7 @@ pub use crate::onnx::{Onnx, Ssd};
 use crate::plan::{Plan, plan, plan_into};
 use crate::source::check_output;
 use crate::step::Step;
-use crate::transform::{Registry, Selection, Wished};
+use crate::transform::{Registry, Selection, Topology, Wished};
 pub use outputs::Divide;
 use resolve::resolved;
 pub use target::Target;
@@ -73,6 +74,9 @@ pub struct Recipe {
     /// The mark of a job of a batch.
     #[serde(skip)]
     pub(crate) mark: Option<String>,
+    /// The text of the net's file, where the caller has that.
+    #[serde(skip)]
+    net_text: Option<Vec<u8>>,
     /// The file that the recipe was read from.
     #[serde(skip)]
     file: Option<PathBuf>,
@@ -192,6 +196,12 @@ impl Recipe {
         self.file.iter().cloned().chain(net).chain(names)
     }
 
+    /// Gives the text of the file that describes the net, which is then not read.
+    #[must_use]
+    pub fn net_text(self, text: impl Into<Vec<u8>>) -> Self {
+        Self { net_text: Some(text.into()), ..self }
+    }
+
     /// Adds the step that takes some of the tensors alone; a selection of all is no step.
     #[must_use]
     pub fn selecting(self, selection: Selection) -> Self {
@@ -249,6 +259,14 @@ impl Recipe {
             Some(into) => plan_into(source, into, &options, &place),
             None => plan(source, &options, &place),
         }
+    }
+}
+
+impl Recipe {
+    /// The net that the recipe names.
+    fn named_net(&self) -> Result<Option<Arc<Topology>>, Error> {
+        let read = |file: &NetFile| self.net_text.as_ref().map_or_else(|| file.read(), |text| file.of_text(text));
+        self.net.as_ref().map(read).transpose()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::transform::{Fold, Topology, bare, is_same, symbol_name};
 #[derive(Clone, Debug)]
 pub(crate) struct NewSymbol {
     pub(crate) path: PathBuf,
-    text: String,
+    pub(crate) text: String,
     if_exists: IfExists,
 }
 

@@ -17,6 +17,13 @@ pub fn grouped(n: u64) -> String {
     }
 }
 
+/// A count with a noun, in the plural unless the count is 1: `1 tensor`, `2 tensors`.
+#[must_use]
+pub fn plural(n: u64, noun: &str) -> String {
+    let s = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", grouped(n))
+}
+
 /// A name in quotes, as a message shows it: the first characters of a long one.
 pub fn quoted(name: &str) -> String {
     let (shown, dots) = cut(name);

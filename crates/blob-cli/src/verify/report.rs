@@ -4,13 +4,12 @@
 
 use std::io::{self, Write};
 
-use blob_convert::report::json::{
-    self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed,
-};
-use blob_convert::verify::{Finding, Redone, Remark};
-use blob_io::words::Listed;
-use blob_io::{Checkpoint, Error, Fault, Reason};
-use serde_json::{Value, json};
+use blob_convert::report::json;
+use blob_convert::report::verdict::SHOWN;
+pub(crate) use blob_convert::report::verdict::{Line, Verdict};
+use blob_convert::verify::{Redone, Remark};
+use blob_io::{Checkpoint, Error};
+use serde_json::Value;
 
 use crate::args::Verify;
 use crate::context::{Context, Failed};
@@ -20,140 +19,14 @@ use crate::output::Out;
 use crate::output::width::paragraph;
 use crate::units;
 
-/// At most this many findings and notes are shown; the others are counted.
-const SHOWN: usize = 20;
-
-/// A finding as printed.
-pub(super) struct Line {
-    reason: Reason,
-    tensor: Option<String>,
-    /// The array or layer in words, if known.
-    subject: Option<String>,
-    offset: Option<u64>,
-    message: String,
-}
-
-impl Line {
-    pub(super) fn of_file(reason: Reason, message: impl Into<String>) -> Self {
-        Self { reason, tensor: None, subject: None, offset: None, message: message.into() }
-    }
-
-    /// A fault of the file that affects no array.
-    pub(super) fn of_fault(fault: &Fault) -> Self {
-        Self { offset: Some(fault.offset()), ..Self::of_file(fault.reason(), fault.message()) }
-    }
-
-    /// Why a file does not open.
-    pub(super) fn of_error(e: &Error) -> Self {
-        let problem = Problem::from(e);
-        let message = match (e.fault(), e) {
-            (Some(fault), _) => fault.message(),
-            (None, Error::NotTensors { what, .. }) => format!("this is {what}"),
-            _ => problem.message,
-        };
-        Self { subject: problem.subject, offset: problem.offset, ..Self::of_file(problem.reason, message) }
-    }
-}
-
-impl Fields for Line {
-    fn fields() -> Vec<Field<Self>> {
-        vec![
-            field("reason", Type::String, "what is wrong, as a stable code", |l| json!(l.reason.as_str())),
-            nullable("tensor", Type::String, "the tensor's name, where it is about one", |l| json!(l.tensor)),
-            nullable("subject", Type::String, "the array or layer concerned, in words", |l| json!(l.subject)),
-            nullable("offset", Type::Integer, "the byte where it breaks", |l| json!(l.offset)),
-            field("message", Type::String, "what is wrong, in words", |l| {
-                let place = l.offset.map(|offset| format!("at byte {offset}: "));
-                json!(place.unwrap_or_default() + &l.message)
-            }),
-        ]
-    }
-}
-
-impl From<Finding> for Line {
-    fn from(finding: Finding) -> Self {
-        // A finding about the whole receipt names no tensor.
-        let tensor = Some(finding.tensor).filter(|t| !t.is_empty() || finding.reason != Reason::Receipt);
-        Self {
-            reason: finding.reason,
-            subject: tensor.as_ref().map(|tensor| format!("array {tensor:?}")),
-            tensor,
-            offset: finding.offset,
-            message: finding.message,
-        }
-    }
-}
-
-/// The final result for one file.
-#[derive(Default)]
-pub(crate) struct Verdict<'a> {
-    file: String,
-    bytes: Option<u64>,
-    /// The format's name and, in words, the dialect.
-    format: Option<(&'static str, String)>,
-    tensors: usize,
-    parameters: u64,
-    findings: u64,
-    notes: Listed<String, SHOWN>,
-    /// The transforms that were repeated and change values.
-    redone: Vec<Redone>,
-    /// The checks beyond the structure that passed, in words.
-    passed: Vec<String>,
-    help: Option<&'static str>,
-    /// The error that stopped the check, as JSON.
-    error: Value,
-    /// The files of the comparison.
-    others: &'a [Checkpoint],
-}
-
-impl Document for Verdict<'_> {
-    const SCHEMA: &'static str = "blob.verify/1";
-    const COMMAND: &'static str = "blob verify --json FILE...";
-    const DESCRIPTION: &'static str = "whether a file is whole. A file that is not read is a line of `blob.error/1`";
-
-    /// The file itself is never salvaged: that it breaks off is a finding.
-    fn sources(&self) -> Vec<&Checkpoint> {
-        self.others.iter().collect()
-    }
-}
-
-impl Fields for Verdict<'_> {
-    fn fields() -> Vec<Field<Self>> {
-        const FORMAT: &str = "the format's short name; `null` where the file does not open";
-        const REDONE: &str =
-            "with --against: the transforms of the receipt that give other values than the other file has";
-        const FINDINGS: &str = "what is wrong: the first 20, with --all all of them";
-        vec![
-            field("file", Type::String, FILE, |v| json!(v.file)),
-            nullable("format", Type::String, FORMAT, |v| json!(v.format.as_ref().map(|(name, _)| *name))),
-            nullable("file_bytes", Type::Integer, "the file's size", |v| json!(v.bytes)),
-            field("tensors", Type::Integer, "how many tensors it lists", |v| json!(v.tensors)),
-            field("parameters", Type::Integer, "their values, without diffs and indices", |v| json!(v.parameters)),
-            streamed("findings", Type::Array(&Type::Object(properties::<Line>)), FINDINGS),
-            field("finding_count", Type::Integer, "how many there are", |v| json!(v.findings)),
-            field("ok", Type::Boolean, "whether there are none and all was checked", |v| {
-                json!(v.findings == 0 && v.error.is_null())
-            }),
-            field("held", STRINGS, "each check beyond the structure that passed", |v| json!(v.passed)),
-            field("notes", STRINGS, "what is odd and not wrong, the first 20", |v| json!(v.notes.first)),
-            field("redone", Type::Array(&Type::Object(properties::<Redone>)), REDONE, |v| {
-                v.redone.iter().map(json::value).collect()
-            }),
-            field("note_count", Type::Integer, "how many there are", |v| json!(v.notes.count)),
-            nullable("help", Type::String, "what can be done about it", |v| json!(v.help)),
-            nullable("error", Type::Object(properties::<Problem>), "what kept the check from its end", |v| {
-                v.error.clone()
-            }),
-        ]
-    }
-}
-
 /// The report on one file in progress.
 pub(super) struct Report<'a> {
     context: &'a Context,
     args: &'a Verify,
     out: &'a mut Out,
     verdict: Verdict<'a>,
+    /// The format in words, where the file opens.
+    kind: Option<String>,
     /// The first findings, without --all.
     shown: Vec<Line>,
     /// The line of JSON, begun at the first finding.
@@ -171,7 +44,7 @@ impl<'a> Report<'a> {
         out: &'a mut Out,
     ) -> Self {
         let verdict = Verdict { file, bytes, ..Verdict::default() };
-        Self { context, args, out, verdict, shown: Vec::new(), line: None, failed: None }
+        Self { context, args, out, verdict, kind: None, shown: Vec::new(), line: None, failed: None }
     }
 
     /// Adds a check beyond the structure that passed, in words.
@@ -179,9 +52,10 @@ impl<'a> Report<'a> {
         self.verdict.passed.push(check);
     }
 
-    /// Sets the help for the user.
-    pub(super) fn help(&mut self, help: Option<&'static str>) {
-        self.verdict.help = help;
+    /// Adds the fault of a file that does not open.
+    pub(super) fn broken(&mut self, e: &Error) {
+        let line = self.verdict.broken(e);
+        self.finding(line);
     }
 
     /// Sets the files to compare with.
@@ -191,10 +65,8 @@ impl<'a> Report<'a> {
 
     /// Copies the format and the counts from an open file.
     pub(super) fn describe(&mut self, checkpoint: &Checkpoint) {
-        let entries = checkpoint.entries();
-        self.verdict.format = Some((checkpoint.format().name(), kind_of(checkpoint)));
-        self.verdict.tensors = entries.len();
-        self.verdict.parameters = checkpoint.parameters();
+        self.kind = Some(kind_of(checkpoint));
+        self.verdict.describe(checkpoint);
     }
 
     pub(super) fn is_ok(&self) -> bool {
@@ -280,7 +152,7 @@ impl<'a> Report<'a> {
         let terminal = &self.context.terminal;
         let word = terminal.verdict(self.is_ok(), if self.is_ok() { "OK" } else { "FAIL" });
         let mut line = format!("{}: {word}", terminal.name(&self.verdict.file));
-        if let Some((_, kind)) = &self.verdict.format {
+        if let Some(kind) = &self.kind {
             let tensors = units::plural(self.verdict.tensors as u64, "tensor");
             let s = if self.verdict.parameters == 1 { "" } else { "s" };
             let values = units::count(self.verdict.parameters);

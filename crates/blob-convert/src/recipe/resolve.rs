@@ -49,8 +49,8 @@ pub(super) fn resolved(
     let is_torch = names.to == Some(Given::Torch);
     let has = |steps: &[Asked], name: &str| steps.iter().any(|asked| asked.step.name == name);
     let binds = is_torch || is_model || steps.iter().any(|asked| BOUND.contains(&&*asked.step.name));
-    let net = match &recipe.net {
-        Some(file) => Some(file.read()?),
+    let net = match recipe.named_net()? {
+        Some(net) => Some(net),
         // Any other step that follows a net looks for that net itself.
         None if binds || has(&steps, "layout") => Topology::of(checkpoint)?.map(Arc::new),
         None => None,
