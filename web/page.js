@@ -38,6 +38,10 @@ const dims = (shape) => (shape === null ? "-" : shape.length === 0 ? "scalar" : 
 
 const figure = (x) => (typeof x === "number" ? Number(x.toPrecision(5)).toString() : x === null ? "-" : String(x));
 
+/** JSON with its integers exact: one past 2^53 stays a text. */
+const exact = (text) => JSON.parse(text, (_, value, context) => (typeof value === "number" && Number.isInteger(value)
+  && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "") ? context.source : value));
+
 // ---- the worker
 
 const session = `blob-${crypto.randomUUID()}`;
@@ -109,6 +113,8 @@ const results = [];
 let current = null;
 let tab = "summary";
 let keys = 0;
+// The file that was opened last, or that could not be.
+let given = null;
 
 const alertOf = (problem, ...more) => {
   const text = [visible(problem.message), problem.help ? `help: ${problem.help}` : null].filter(Boolean);
@@ -122,6 +128,7 @@ const add = async (file, how = {}) => {
   $("status").textContent = WORDS.opening(visible(file.name));
   keys += 1;
   const key = keys;
+  given = { file, how };
   try {
     const { info, list } = await ask("open", { key, file, how });
     const made = { key, file, how, info: JSON.parse(info), list: JSON.parse(list), order: null, chosen: null };
@@ -134,14 +141,29 @@ const add = async (file, how = {}) => {
     if (problem.salvageable) ways.push([WORDS.salvage, { ...how, salvage: true }]);
     for (const member of problem.members ?? []) ways.push([WORDS.member(visible(member)), { ...how, member }]);
     alertOf(problem, ...ways.map(([text, other]) => el("button", { type: "button", onclick: () => add(file, other) }, text)));
+    if (problem.broken) {
+      const found = await ask("verify", { file, how }).then(JSON.parse, () => null);
+      $("alerts").append(...(found?.notes ?? []).map((note) => el("p", {}, visible(note))));
+    }
   } finally {
     $("status").textContent = "";
     document.body.dataset.opened = key;
   }
 };
 
+/** The kind of a file that describes a net, by its name. */
+const netKind = (name) => (/\.json$/i.test(name) ? "symbol" : "prototxt");
+
+/** Takes a description of the net for a file. */
+const describe = async (file, net) => {
+  file.net = net && { name: net.name, kind: netKind(net.name), text: new Uint8Array(await net.arrayBuffer()) };
+};
+
 const addAll = async (list) => {
-  for (const file of list) await add(file);
+  for (const file of list) {
+    if (current && /\.prototxt$|-symbol\.json$/i.test(file.name)) await describe(current, file).then(() => show("convert"));
+    else await add(file);
+  }
 };
 
 const remove = (file) => {
@@ -301,7 +323,7 @@ const one = (file, t) => {
   };
   const fill = async () => {
     try {
-      const found = JSON.parse(await ask("values", { key: file.key, place: t.index, slice: slice.value, most: 1000 }));
+      const found = exact(await ask("values", { key: file.key, place: t.index, slice: slice.value, most: 1000 }));
       values.textContent = found.values.map(figure).join("  ");
       said.textContent = WORDS.values(grouped(found.values.length), grouped(found.count));
       quiet();
@@ -310,7 +332,7 @@ const one = (file, t) => {
     }
   };
   const measure = async () => {
-    const found = JSON.parse(await ask("stats", { key: file.key, place: t.index, bins: 40 }));
+    const found = exact(await ask("stats", { key: file.key, place: t.index, bins: 40 }));
     for (const name of ["count", "min", "max", "mean", "std", "l1", "l2", "zeros", "nan", "inf"]) {
       facts.append(el("dt", {}, name), el("dd", {}, figure(found[name])));
     }
@@ -319,13 +341,35 @@ const one = (file, t) => {
   const draw = async () => {
     if (t.shape.length < 2 || t.elements === 0) return;
     const numbers = await ask("numbers", { key: file.key, place: t.index, most: 65536 });
-    picture.append(el("p", { className: "dim" }, WORDS.picture), pictureOf(numbers, t.shape));
+    picture.append(...pictureOf(numbers, t.shape));
   };
   if (t.error) problem(t.error);
   else if (t.dtype) fill().then(measure).then(draw).catch(problem);
-  const npy = el("button", { type: "button", onclick: () => take(file, npyRecipe(file, t)) }, WORDS.npy);
+  const npy = el("button", { type: "button", id: "npy", onclick: () => take(file, npyRecipe(file, t)) }, WORDS.npy);
+  const axes = (t.shape ?? []).map((extent, axis) => el("option", { value: axis }, WORDS.axis(axis, grouped(extent))));
+  const axis = el("select", { id: "axis", "aria-label": WORDS.channels }, ...axes);
+  const channels = el("div", { id: "channels" });
+  const byChannel = async () => {
+    const rows = exact(await ask("channels", { key: file.key, place: t.index, axis: Number(axis.value) }));
+    const names = ["channel", "min", "max", "mean", "std", "zeros", "nan", "inf"];
+    channels.replaceChildren(...tableOf(names, rows, (row) => names.map((name) => figure(row[name]))));
+    channels.dataset.axis = axis.value;
+    quiet();
+  };
+  const each = el("p", {}, axis, " ", el("button", { type: "button", id: "byChannel", onclick: () => byChannel().catch(failed(channels)) }, WORDS.channels));
   return [el("h2", {}, visible(t.name)), el("p", { className: "dim" }, `${t.dtype ?? "-"}  ${dims(t.shape)}  ${bytes(t.bytes)}`), facts, bars,
-    picture, el("form", { onsubmit: (event) => { event.preventDefault(); fill(); } }, slice, el("button", {}, WORDS.show), t.dtype ? npy : null), said, values];
+    picture, el("form", { onsubmit: (event) => { event.preventDefault(); fill(); } }, slice, el("button", {}, WORDS.show), t.dtype ? npy : null), said, values,
+    t.dtype && axes.length ? each : null, channels].filter(Boolean);
+};
+
+const MOST_ROWS = 1000;
+
+/** A table that scrolls on its own where it is wide, and the number of the rows that it leaves out. */
+const tableOf = (names, rows, cells) => {
+  const head = el("tr", {}, ...names.map((text) => el("th", { scope: "col" }, text)));
+  const row = (one) => el("tr", {}, ...cells(one).map((text) => el("td", {}, text)));
+  const table = el("div", { className: "wide" }, el("table", {}, head, ...rows.slice(0, MOST_ROWS).map(row)));
+  return rows.length > MOST_ROWS ? [table, el("p", { className: "dim" }, WORDS.more(grouped(rows.length - MOST_ROWS)))] : [table];
 };
 
 const npyRecipe = (file, t) => ({
@@ -352,32 +396,48 @@ const histogram = ({ min, max, counts }) => {
   return el("figure", {}, svg, el("figcaption", {}, el("span", {}, figure(min)), el("span", {}, figure(max))));
 };
 
-/** The matrices of a tensor side by side: a net's filters, or one heat map. */
+/** The matrices of a tensor side by side: a heat map, a net's filters; in colours where each filter has three planes. */
 const pictureOf = (numbers, shape) => {
   const [high, wide] = shape.slice(-2);
+  const planes = shape.length === 4 && shape[1] === 3 && high * wide * 3 <= numbers.length ? 3 : 1;
+  const size = wide * high;
   const w = Math.min(wide, 256);
   const h = Math.min(high, Math.max(Math.floor(numbers.length / wide), 1), 256);
   const fitting = Math.max(Math.floor(256 / (w + 1)), 1);
-  const count = Math.min(Math.max(Math.floor(numbers.length / (wide * high)), 1), fitting * Math.max(Math.floor(128 / (h + 1)), 1));
+  const count = Math.min(Math.max(Math.floor(numbers.length / (size * planes)), 1), fitting * Math.max(Math.floor(128 / (h + 1)), 1));
   const across = Math.min(count, fitting, Math.max(Math.ceil(Math.sqrt((2 * count * (h + 1)) / (w + 1))), 1));
-  const canvas = el("canvas", { width: across * (w + 1) - 1, height: Math.ceil(count / across) * (h + 1) - 1, role: "img", "aria-label": WORDS.picture });
+  const label = planes === 3 ? WORDS.colours : WORDS.picture;
+  const canvas = el("canvas", { width: across * (w + 1) - 1, height: Math.ceil(count / across) * (h + 1) - 1, role: "img", "aria-label": label });
   const brush = canvas.getContext("2d");
-  let scale = 0;
-  for (const x of numbers) if (Number.isFinite(x)) scale = Math.max(scale, Math.abs(x));
+  const shade = planes === 3 ? shadeOfThree(numbers, size) : shadeOfOne(numbers);
   for (let i = 0; i < count; i += 1) {
     const image = brush.createImageData(w, h);
     for (let y = 0; y < h; y += 1) {
-      for (let x = 0; x < w; x += 1) {
-        const v = numbers[i * wide * high + y * wide + x];
-        const part = Number.isFinite(v) && scale > 0 ? Math.abs(v) / scale : 0;
-        const low = Math.round(255 * (1 - part));
-        image.data.set(v < 0 ? [low, low, 255, 255] : [255, low, low, 255], 4 * (y * w + x));
-      }
+      for (let x = 0; x < w; x += 1) image.data.set(shade(i * size * planes + y * wide + x), 4 * (y * w + x));
     }
     brush.putImageData(image, (i % across) * (w + 1), Math.floor(i / across) * (h + 1));
   }
   canvas.style.width = `${Math.min(Math.max(canvas.width, 320), 520)}px`;
-  return canvas;
+  return [el("p", { className: "dim" }, label), canvas];
+};
+
+/** Blue below 0, red above, white at 0. */
+const shadeOfOne = (numbers) => {
+  let scale = 0;
+  for (const x of numbers) if (Number.isFinite(x)) scale = Math.max(scale, Math.abs(x));
+  return (at) => {
+    const v = numbers[at];
+    const low = Math.round(255 * (1 - (Number.isFinite(v) && scale > 0 ? Math.abs(v) / scale : 0)));
+    return v < 0 ? [low, low, 255, 255] : [255, low, low, 255];
+  };
+};
+
+/** Three planes as red, green and blue, from the least value of all to the greatest. */
+const shadeOfThree = (numbers, size) => {
+  let [least, most] = [Infinity, -Infinity];
+  for (const x of numbers) if (Number.isFinite(x)) [least, most] = [Math.min(least, x), Math.max(most, x)];
+  const part = (x) => (Number.isFinite(x) && most > least ? Math.round((255 * (x - least)) / (most - least)) : 128);
+  return (at) => [part(numbers[at]), part(numbers[at + size]), part(numbers[at + 2 * size]), 255];
 };
 
 // ---- long work
@@ -408,19 +468,27 @@ const failed = (into) => (problem) => {
 
 // ---- check and compare
 
+const MOST_FINDINGS = 200;
+
+/** The verdict on a file, in words. */
+const verdictOf = (found) => {
+  const place = (one) => [one.tensor ?? one.subject, one.message].filter(Boolean).join(": ");
+  const items = found.findings.slice(0, MOST_FINDINGS).map((one) => el("li", {}, visible(place(one)), " ", el("code", {}, one.reason)));
+  const more = (all, shown) => (all > shown ? [el("li", {}, WORDS.more(grouped(all - shown)))] : []);
+  const list = (title, texts, rest = []) => (texts.length ? [el("h2", {}, title), el("ul", {}, ...texts.map((text) => el("li", {}, visible(text))), ...rest)] : []);
+  const redone = found.redone.map((one) => WORDS.redone(one.transform, one.tensors, one.said_by));
+  const sound = found.ok ? WORDS.sound : found.error && found.finding_count === 0 ? WORDS.stopped : WORDS.unsound(grouped(found.finding_count));
+  return [el("p", { className: found.ok ? "good" : "bad" }, sound), el("ul", {}, ...items, ...more(found.finding_count, items.length)),
+    ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []), ...(found.help ? [el("p", {}, visible(`help: ${found.help}`))] : []),
+    ...list(WORDS.held, found.held), ...list(WORDS.notes, [...redone, ...found.notes], more(found.note_count, found.notes.length))];
+};
+
 const verify = (file) => {
   const into = el("div", { id: "verdict" });
   const run = async () => {
     quiet();
-    const found = JSON.parse(await long(into, file.info.tensor_bytes, () => ask("verify", { key: file.key })));
-    const items = found.findings.map((one) => el("li", {}, visible([one.tensor, one.offset === null ? null : `at byte ${grouped(one.offset)}`,
-      one.message].filter(Boolean).join(": ")), " ", el("code", {}, one.reason)));
-    if (found.finding_count > items.length) items.push(el("li", {}, WORDS.more(grouped(found.finding_count - items.length))));
-    into.replaceChildren(
-      el("p", { className: found.ok ? "good" : "bad" }, found.ok ? WORDS.sound : WORDS.unsound(grouped(found.finding_count))),
-      el("ul", {}, ...items), ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []),
-      ...(found.held.length ? [el("p", {}, WORDS.held), el("ul", {}, ...found.held.map((text) => el("li", {}, text)))] : []),
-      ...(found.notes.length ? [el("h2", {}, WORDS.notes), el("ul", {}, ...found.notes.map((text) => el("li", {}, visible(text))))] : []));
+    const start = () => ask("verify", { file: file.file, how: file.how });
+    into.replaceChildren(...verdictOf(JSON.parse(await long(into, file.info.tensor_bytes, start))));
   };
   return [el("button", { type: "button", id: "verify", onclick: () => run().catch(failed(into)) }, WORDS.run), into];
 };
@@ -430,15 +498,16 @@ const compare = (file) => {
   if (others.length === 0) return el("p", { className: "dim" }, WORDS.noOther);
   const other = el("select", { id: "other" }, ...others.map((one) => el("option", { value: one.key }, visible(one.file.name))));
   const into = el("div", { id: "difference" });
+  const names = ["change", "name", "shape", "changed", "max abs", "max rel", "rms"];
+  const cells = (t) => [t.change, visible([...new Set([t.name, t.other_name])].filter((name) => name !== null).join(" → ")),
+    dims(t.shape ?? t.other_shape), figure(t.changed), figure(t.max_abs), figure(t.max_rel), figure(t.rms)];
   const run = async () => {
     quiet();
-    const found = JSON.parse(await long(into, file.info.tensor_bytes, () => ask("diff", { key: file.key, other: Number(other.value) })));
-    const row = (t) => el("tr", {}, ...[t.change, visible(t.name ?? t.other_name ?? ""), dims(t.shape ?? t.other_shape), figure(t.changed), figure(t.max_abs), figure(t.rms)]
-      .map((text) => el("td", {}, text)));
-    const head = el("tr", {}, ...["change", "name", "shape", "changed", "max abs", "rms"].map((text) => el("th", { scope: "col" }, text)));
-    into.replaceChildren(el("p", {}, WORDS.equal(found.counts)), ...(found.tensors.length ? [el("div", { className: "wide" }, el("table", {}, head, ...found.tensors.slice(0, 1000).map(row)))] : []),
-      ...(found.tensors.length > 1000 ? [el("p", { className: "dim" }, WORDS.more(grouped(found.tensors.length - 1000)))] : []),
-      el("ul", {}, ...found.notes.map((text) => el("li", {}, visible(text)))));
+    const second = files.find((one) => one.key === Number(other.value));
+    const bytesOfBoth = file.info.tensor_bytes + second.info.tensor_bytes;
+    const found = JSON.parse(await long(into, bytesOfBoth, () => ask("diff", { key: file.key, other: second.key })));
+    into.replaceChildren(el("p", {}, WORDS.equal(found)), ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []),
+      ...(found.tensors.length ? tableOf(names, found.tensors, cells) : []), el("ul", {}, ...found.notes.map((text) => el("li", {}, visible(text)))));
   };
   return [el("p", {}, el("label", {}, WORDS.other, " ", other), " ", el("button", { type: "button", id: "compare", onclick: () => run().catch(failed(into)) }, WORDS.compare)), into];
 };
@@ -446,7 +515,13 @@ const compare = (file) => {
 // ---- convert
 
 const FORMATS = [["safetensors", "safetensors"], ["npz", "npz"], ["npy", "npy"], ["caffemodel", "caffemodel"], ["params", "params"],
-  ["hdf5", "h5"], ["neoml-array", "arch"], ["binaryproto", "binaryproto"]];
+  ["hdf5", "h5"], ["neoml-array", "arch"], ["binaryproto", "binaryproto"], ["onnx", "onnx"]];
+
+/** `data=1,3,224,224 mask=1,224` as the recipe has them. */
+const inputsOf = (text) => Object.fromEntries(text.trim().split(/\s+/).filter(Boolean).map((one) => {
+  const [name, extents = ""] = one.split(/=(?=[^=]*$)/);
+  return [name, extents.split(",").map(Number)];
+}));
 
 const convert = (file) => {
   const { form } = WORDS;
@@ -458,12 +533,21 @@ const convert = (file) => {
   const dtype = el("select", { id: "dtype" }, ...options([["", form.keep], ...["f16", "bf16", "f32", "f64"].map((d) => [d, d])]));
   const layout = el("select", { id: "layout" }, ...options([["", form.keep], ...["oihw", "hwio", "ohwi"].map((d) => [d, d])]));
   const only = el("input", { id: "only", type: "text", placeholder: WORDS.filter, value: file.patterns ?? "" });
+  const net = el("input", { id: "net", type: "file", accept: ".prototxt,.txt,.json" });
+  const others = files.filter((one) => one !== file);
+  if (!others.some((one) => one.key === file.into)) file.into = null;
+  const into = el("select", { id: "into" }, ...options([["", form.noInto], ...others.map((one) => [one.key, visible(one.file.name)])]));
+  into.value = file.into ?? "";
+  const inputs = el("input", { id: "inputs", type: "text", placeholder: "data=1,3,224,224" });
   const box = (id, isChecked = false) => el("input", { id, type: "checkbox", checked: isChecked });
-  const boxes = { stripDiff: box("stripDiff"), fold: box("fold"), receipt: box("receipt", true), strict: box("strict"), skip: box("skip"), sha256: box("sha256") };
+  const boxes = { stripDiff: box("stripDiff"), fold: box("fold"), receipt: box("receipt", true), strict: box("strict"), skip: box("skip"), sha256: box("sha256"), dynamic: box("dynamic") };
   const rename = () => {
-    name.value = `${base}.${FORMATS.find(([id]) => id === format.value)[1]}`;
+    const model = files.find((one) => one.key === file.into);
+    const end = model ? model.file.name.replace(/.*\./, "") : FORMATS.find(([id]) => id === format.value)[1];
+    name.value = `${base}.${end}`;
+    format.disabled = Boolean(model);
+    inputs.parentElement.hidden = boxes.dynamic.parentElement.hidden = Boolean(model) || format.value !== "onnx";
   };
-  rename();
   const recipe = () => {
     const steps = [];
     const patterns = only.value.trim().split(/\s+/).filter(Boolean);
@@ -473,12 +557,17 @@ const convert = (file) => {
     if (layout.value) steps.push({ name: "layout", settings: { to: layout.value } });
     if (dtype.value) steps.push({ name: "dtype", settings: { to: dtype.value } });
     if (names.value) steps.push({ name: "names", settings: { to: names.value } });
-    const target = { path: name.value, format: format.value };
+    const model = files.find((one) => one.key === file.into);
+    const target = { path: name.value, ...(model ? { into: model.file.name } : { format: format.value }) };
+    if (target.format === "onnx" && (inputs.value.trim() || boxes.dynamic.checked)) {
+      target.onnx = { inputs: inputsOf(inputs.value), ...(boxes.dynamic.checked ? { dynamic_batch: true } : {}) };
+    }
     if (boxes.strict.checked) target.strict = true;
     if (boxes.skip.checked) target.skip_unsupported = true;
     if (boxes.sha256.checked) target.sha256 = true;
     if (!boxes.receipt.checked) target.receipt = false;
-    return { schema: "blob.recipe/1", sources: [{ path: file.file.name }], steps, target };
+    const described = file.net ? { net: { [file.net.kind]: file.net.name } } : {};
+    return { schema: "blob.recipe/1", sources: [{ path: file.file.name }], ...described, steps, target };
   };
   const said = el("div", { id: "said" });
   const text = el("textarea", { id: "recipe", readOnly: true, rows: 8, "aria-label": WORDS.recipe });
@@ -490,7 +579,7 @@ const convert = (file) => {
   const plan = async () => {
     quiet();
     try {
-      said.replaceChildren(...planOf(JSON.parse(await ask("plan", { key: file.key, recipe: text.value }))));
+      said.replaceChildren(...planOf(JSON.parse(await ask("plan", requestOf(file, JSON.parse(text.value))))));
     } catch (problem) {
       failed(said)(problem);
     }
@@ -499,9 +588,17 @@ const convert = (file) => {
   const labelled = (id, input) => el("label", {}, el("span", {}, form[id]), input);
   const fields = el("form", { className: "form", onsubmit: (event) => event.preventDefault() },
     labelled("format", format), labelled("name", name), labelled("names", names), labelled("dtype", dtype), labelled("layout", layout), labelled("only", only),
+    labelled("net", el("span", {}, net, " ", el("span", { id: "netName", className: "dim" }, file.net ? visible(file.net.name) : ""))), labelled("into", into), labelled("inputs", inputs),
     ...Object.entries(boxes).map(([id, input]) => el("label", { className: "box" }, input, el("span", {}, form[id]))));
+  rename();
   format.oninput = rename;
-  fields.addEventListener("input", () => { write(); plan(); });
+  into.oninput = () => { file.into = Number(into.value) || null; rename(); };
+  fields.addEventListener("input", async (event) => {
+    if (event.target === net) await describe(file, net.files[0]);
+    $("netName").textContent = file.net ? visible(file.net.name) : "";
+    write();
+    plan();
+  });
   write();
   plan();
   const go = el("button", { type: "button", id: "convert", className: "main", onclick: () => take(file, JSON.parse(text.value)) }, WORDS.convert);
@@ -510,11 +607,19 @@ const convert = (file) => {
     el("details", {}, el("summary", {}, WORDS.recipe), text, copy(text)), el("p", {}, el("label", {}, WORDS.command, line)), copy(line)];
 };
 
+/** A recipe with the bytes of the files that it names besides its source. */
+const requestOf = (file, recipe) => ({ key: file.key, recipe: JSON.stringify(recipe), net: recipe.net ? file.net?.text : undefined,
+  into: recipe.target.into ? file.into : undefined });
+
 const quoted = (word) => (/^[\w./#=:,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The recipe as the tool's arguments. */
-const command = ({ sources, steps, target }) => {
-  const words = ["blob", "convert", sources[0].path, "-o", target.path, "--to", target.format];
+const command = ({ sources, net, steps, target }) => {
+  const words = ["blob", "convert", sources[0].path, "-o", target.path, ...(target.into ? ["--into", target.into] : ["--to", target.format])];
+  if (net?.prototxt) words.push("--net", net.prototxt);
+  if (net?.symbol) words.push("--symbol", net.symbol);
+  for (const [name, extents] of Object.entries(target.onnx?.inputs ?? {})) words.push("--input", `${name}=${extents.join(",")}`);
+  if (target.onnx?.dynamic_batch) words.push("--dynamic-batch");
   for (const { name, settings } of steps) {
     if (name === "select") settings.patterns.forEach((pattern) => words.push("--only", pattern));
     else if (settings) words.push(`--${name}`, settings.to);
@@ -530,6 +635,7 @@ const command = ({ sources, steps, target }) => {
 const planOf = (plan) => {
   const changes = plan.changes.map((change) => el("li", { className: change.loss ? "bad" : change.asked ? "" : "odd" }, visible(change.message)));
   const parts = [el("p", {}, WORDS.tensorsOut(grouped(plan.tensors.length), bytes(plan.bytes_out)))];
+  if (plan.net) parts.push(el("p", {}, visible(WORDS.netOf(plan.net.name))));
   if (plan.copy) parts.push(el("p", {}, WORDS.same));
   else if (changes.length === 0) parts.push(el("p", {}, WORDS.nothing));
   return [...parts, el("ul", { id: "changes" }, ...changes)];
@@ -542,14 +648,19 @@ const take = async (file, recipe) => {
   const part = into.appendChild(el("div", {}));
   try {
     const room = await navigator.storage?.estimate?.();
-    const { bytes_out: need } = JSON.parse(await ask("plan", { key: file.key, recipe: JSON.stringify(recipe) }));
+    const { bytes_out: need } = JSON.parse(await ask("plan", requestOf(file, recipe)));
     const left = room ? room.quota - room.usage : Infinity;
     if (need > left) throw { message: WORDS.noRoom(bytes(need), bytes(left)) };
-    const start = () => ask("convert", { key: file.key, recipe: JSON.stringify(recipe) });
+    const start = () => ask("convert", requestOf(file, recipe));
     const { said, file: output, name: stored } = await long(part, file.info.file_bytes, start);
     const result = { name: recipe.target.path, said: JSON.parse(said), output, stored };
     results.push(result);
-    part.replaceWith(resultOf(result));
+    const made = [result];
+    if (result.said.symbol) {
+      made.push({ name: result.said.symbol, output: new Blob([result.said.symbol_text]), said: { bytes_out: result.said.symbol_text.length, lost: [] } });
+      results.push(made[1]);
+    }
+    part.replaceWith(...made.map(resultOf));
   } catch (problem) {
     failed(part)(problem);
   }
@@ -571,7 +682,9 @@ const resultOf = (result) => {
   const lost = result.said.lost.map((change) => el("li", { className: "bad" }, visible(change.message)));
   return el("div", { className: "result" }, el("p", {}, WORDS.done(visible(result.name), bytes(result.said.bytes_out)), " ",
     el("button", { type: "button", className: "main", onclick: () => save().catch(() => {}) }, WORDS.save)),
-  el("ul", {}, ...lost), el("p", { className: "dim digest" }, WORDS.input(result.said.blake3)));
+  el("button", { type: "button", className: "reopen", onclick: () => add(new File([result.output], result.name)) }, WORDS.reopen),
+  el("ul", {}, ...lost), result.said.blake3 ? el("p", { className: "dim digest" }, WORDS.input(result.said.blake3)) : null,
+  result.said.sha256 ? el("p", { className: "dim digest" }, WORDS.sha256(result.said.sha256)) : null);
 };
 
 const PANELS = { summary, tensors, verify, diff: compare, convert };
@@ -606,6 +719,7 @@ const main = async () => {
     addAll([...event.dataTransfer.files]);
   };
   document.body.dataset.ready = "yes";
+  performance.mark("usable");
   if (location.protocol.startsWith("http")) navigator.serviceWorker?.register("sw.js").catch(() => {});
 };
 

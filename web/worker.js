@@ -13,6 +13,7 @@ const reader = new FileReaderSync();
 const places = new Map();
 let count = 0;
 let folder = null;
+let memory = null;
 const spare = [];
 const stale = new Set();
 
@@ -137,7 +138,7 @@ const host = {
 
 /** Makes room: removes what earlier pages left, and opens files ahead, because the module cannot wait for one. */
 async function begin({ module, session, kept }) {
-  wasm_bindgen.initSync({ module });
+  ({ memory } = wasm_bindgen.initSync({ module }));
   try {
     const root = await navigator.storage.getDirectory();
     const { held } = await navigator.locks.query();
@@ -191,16 +192,26 @@ const work = {
   stats: ({ key, place, bins }) => opened.get(key).file.stats(place, bins),
   values: ({ key, place, slice, most }) => opened.get(key).file.values(place, slice, most),
   numbers: ({ key, place, most }) => opened.get(key).file.numbers(place, most),
-  verify: ({ key }) => opened.get(key).file.verify(),
+  channels: ({ key, place, axis }) => opened.get(key).file.channels(place, axis),
+  // The file is opened anew: one that breaks off is checked too.
+  verify({ file, how }) {
+    const number = keep(new Chosen(file));
+    try {
+      return wasm_bindgen.verify(number, file.name, file.size, JSON.stringify(how));
+    } finally {
+      places.delete(number);
+    }
+  },
   diff: ({ key, other }) => opened.get(key).file.diff(opened.get(other).file),
-  plan: ({ key, recipe }) => opened.get(key).file.plan(recipe),
-  async convert({ key, recipe }) {
+  plan: ({ key, recipe, net, into }) => opened.get(key).file.plan(recipe, net, opened.get(into ?? key).file),
+  async convert({ key, recipe, net, into }) {
     const number = host.place();
-    const said = opened.get(key).file.convert(recipe, number);
+    const said = opened.get(key).file.convert(recipe, net, opened.get(into ?? key).file, number);
     const taken = await places.get(number).take();
     places.delete(number);
     return { said, ...taken };
   },
+  memory: () => memory.buffer.byteLength,
   async remove({ name }) {
     if (folder && name) await folder.removeEntry(name).catch(() => {});
   },

@@ -12,17 +12,18 @@ mod tensor;
 mod verdict;
 
 use blob_convert::Selection;
-use blob_convert::diff::{Tolerance, diff};
+use blob_convert::diff::{Change, Tally, Tolerance, diff};
+use blob_convert::report::difference::Difference;
 use blob_convert::report::facts::Facts;
-use blob_convert::report::json::{self, Ordered};
+use blob_convert::report::json::{self, Line, Ordered};
 use blob_convert::report::list::List;
-use blob_convert::report::own::distance;
 use blob_convert::report::problem::Problem;
 use blob_io::{Checkpoint, Error, OpenOptions, Reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wasm_bindgen::prelude::wasm_bindgen;
 
+use conversion::Conversion;
 use host::{Place, Stored, Told};
 
 /// A file that is open.
@@ -50,10 +51,31 @@ pub fn start() {
 /// As the tool's `blob ls --json`.
 #[wasm_bindgen]
 pub fn open(number: u32, name: &str, len: f64, how: &str) -> Result<Opened, String> {
-    let how: How = serde_json::from_str(how).map_err(|e| said(&refused(name, &e.to_string())))?;
+    let how: How = read(name, how)?;
+    let salvage = how.salvage;
+    let opened = opened(number, name, len, how).map_err(|e| said(&e))?;
+    Ok(Opened(if salvage { opened.take_whole_arrays() } else { opened }))
+}
+
+/// Checks a file, which may not even open: the line of `blob verify --json --finite --all`, with
+/// `--replay` where the file has a receipt.
+///
+/// # Errors
+/// The error of a file that is not one of tensors.
+#[wasm_bindgen]
+pub fn verify(number: u32, name: &str, len: f64, how: &str) -> Result<String, String> {
+    let how = How { salvage: false, ..read(name, how)? };
+    verdict::of(opened(number, name, len, how), (name, len as u64), &Told::default()).map_err(|e| said(&e))
+}
+
+fn read(name: &str, how: &str) -> Result<How, String> {
+    serde_json::from_str(how).map_err(|e| said(&refused(name, &e.to_string())))
+}
+
+fn opened(number: u32, name: &str, len: f64, how: How) -> Result<Checkpoint, Error> {
     let mut options = OpenOptions::new().scratch(Place::make);
     if let Some(format) = &how.from {
-        options = options.from(format.parse().map_err(|_| said(&refused(name, "there is no such format")))?);
+        options = options.from(format.parse().map_err(|_| refused(name, "there is no such format"))?);
     }
     if let Some(member) = how.member {
         options = options.member(member);
@@ -61,8 +83,7 @@ pub fn open(number: u32, name: &str, len: f64, how: &str) -> Result<Opened, Stri
     if how.salvage {
         options = options.salvage();
     }
-    let opened = options.open_source(name, Box::new(Stored::new(number, len))).map_err(|e| said(&e))?;
-    Ok(Opened(if how.salvage { opened.take_whole_arrays() } else { opened }))
+    options.open_source(name, Box::new(Stored::new(number, len)))
 }
 
 #[wasm_bindgen]
@@ -104,37 +125,47 @@ impl Opened {
         tensor::numbers(&self.0, place, most).map_err(|e| said(&e))
     }
 
-    /// The faults of the file, as `blob verify` lists them.
-    pub fn verify(&self) -> String {
-        verdict::of(&self.0, &Told::default()).to_string()
+    /// The statistics of each index of an axis, as objects of `blob stats --json --per-channel`.
+    pub fn channels(&self, place: usize, axis: i32) -> Result<String, String> {
+        tensor::channels(&self.0, place, axis).map_err(|e| said(&e))
     }
 
-    /// The differences from another file: as `blob diff`.
+    /// The differences from another file: the line of `blob diff --json`.
     pub fn diff(&self, other: &Opened) -> Result<String, String> {
-        let (mut notes, mut rows) = (Vec::new(), Vec::new());
-        let watch = Told::default();
-        let tally = diff(&self.0, &other.0, Tolerance::NONE, &watch, &mut |note| notes.push(note), &mut |row| {
-            if distance(&row).is_none_or(|distance| distance.changed > 0) || row.ours.is_none() {
-                rows.push(serde_json::to_value(Ordered(&row)).unwrap_or_default());
-            }
-            Ok::<(), Error>(())
-        });
-        let tally = tally.map_err(|e| said(&e))?;
-        let counts = json!({ "equal": tally.equal, "renamed": tally.renamed, "changed": tally.changed,
-            "removed": tally.removed, "added": tally.added, "unread": tally.unread });
-        Ok(json!({ "tensors": rows, "notes": notes, "counts": counts }).to_string())
+        difference(&self.0, &other.0).map(text).map_err(|e| said(&e))
     }
 
-    /// The results of a recipe: the changes, and each tensor of the output.
-    pub fn plan(&self, recipe: &str) -> Result<String, String> {
-        conversion::plan(&self.0, recipe).map_err(|e| said(&e))
+    /// The results of a recipe: the changes, and each tensor of the output. `net` is the text of the file that the
+    /// recipe names for the net; `into` is the model that the tensors go into, where the recipe names one.
+    pub fn plan(&self, recipe: &str, net: Option<Vec<u8>>, into: &Opened) -> Result<String, String> {
+        Conversion { source: &self.0, recipe, net, into: &into.0 }.plan().map_err(|e| said(&e))
     }
 
     /// Runs a recipe; the output's bytes go to a place.
-    pub fn convert(&self, recipe: &str, place: u32) -> Result<String, String> {
-        let done = conversion::run(&self.0, recipe, Place::numbered(place), &Told::default());
-        done.map_err(|e| said(&e))
+    pub fn convert(&self, recipe: &str, net: Option<Vec<u8>>, into: &Opened, place: u32) -> Result<String, String> {
+        let conversion = Conversion { source: &self.0, recipe, net, into: &into.0 };
+        conversion.run(Place::numbered(place), &Told::default()).map_err(|e| said(&e))
     }
+}
+
+/// Compares two files; tensors that are equal under one name are counted alone.
+fn difference(ours: &Checkpoint, theirs: &Checkpoint) -> Result<Vec<u8>, Error> {
+    let mut tally = Tally::default();
+    let mut said = Difference { ours, theirs, tally: &mut tally, notes: Vec::new(), error: Value::Null };
+    let mut text = Vec::new();
+    let failed = |e| Error::Io { file: String::new(), action: "write the answer of".to_owned(), source: e };
+    let mut line = Line::begin(&mut text, &said).map_err(failed)?;
+    let (watch, notes) = (Told::default(), &mut said.notes);
+    let done = diff(ours, theirs, Tolerance::NONE, &watch, &mut |note| notes.push(note), &mut |row| match row.change {
+        Change::Equal(_) => Ok(()),
+        _ => line.push(&mut text, &Ordered(&row)).map_err(failed),
+    });
+    match done {
+        Ok(counts) => *said.tally = counts,
+        Err(e) => said.error = json::value(&Problem::from(&e)),
+    }
+    line.advance(&mut text, &said).map_err(failed)?;
+    Ok(text)
 }
 
 /// A request that cannot be met.
@@ -148,6 +179,7 @@ fn said(error: &Error) -> String {
     if let Error::Several { members, .. } = error {
         problem["members"] = json!(members);
     }
+    problem["broken"] = json!(error.reason().is_broken());
     problem["salvageable"] = json!(error.reason() == Reason::Truncated && error.intact().is_some_and(|n| n > 0));
     problem.to_string()
 }

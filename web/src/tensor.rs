@@ -4,7 +4,7 @@ use blob_convert::report::elements::{Elements, Value};
 use blob_convert::report::json::Ordered;
 use blob_convert::report::slice::{Row, View};
 use blob_convert::report::stats::Measurement;
-use blob_convert::stats::measure;
+use blob_convert::stats::{measure, measure_channels};
 use blob_io::{Checkpoint, Entry, Error};
 use serde_json::json;
 
@@ -20,6 +20,17 @@ pub(crate) fn stats(checkpoint: &Checkpoint, place: usize, bins: usize) -> Resul
     let measured = measure(checkpoint, entry, Some(bins).filter(|bins| *bins > 0), &Told::default())?;
     let row = Measurement { entry, place, channel: None, measured };
     Ok(serde_json::to_string(&Ordered(&row)).unwrap_or_default())
+}
+
+/// The statistics of each index of an axis.
+pub(crate) fn channels(checkpoint: &Checkpoint, place: usize, axis: i32) -> Result<String, Error> {
+    let entry = entry(checkpoint, place)?;
+    let all = measure_channels(checkpoint, entry, i64::from(axis), None, &Told::default())?.into_iter().enumerate();
+    let rows: Vec<String> = all
+        .map(|(channel, measured)| Measurement { entry, place, channel: Some(channel), measured })
+        .map(|row| serde_json::to_string(&Ordered(&row)).unwrap_or_default())
+        .collect();
+    Ok(format!("[{}]", rows.join(",")))
 }
 
 /// The first `most` values of a slice, as JSON has them, and the shape of the slice.

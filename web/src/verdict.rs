@@ -1,99 +1,103 @@
-//! The faults of a file: the checks of `blob verify` that need no other file.
+//! The verdict on a file: the checks of `blob verify` that need no other file.
+
+use std::io;
 
 use blob_convert::report::facts::file_warnings;
 use blob_convert::report::json;
 use blob_convert::report::problem::Problem;
-use blob_convert::transform::Registry;
-use blob_convert::verify::{self, Finding, Remark};
+use blob_convert::report::verdict::{Line, Verdict};
+use blob_convert::transform::{Registry, ignored};
+use blob_convert::verify::{self, Remark};
 use blob_convert::{Watch, momentum};
+use blob_io::words::plural;
 use blob_io::{Checkpoint, Error};
-use serde_json::{Value, json};
 
-/// At most this many findings and notes are listed; all are counted.
-const LISTED: usize = 200;
-
+/// A verdict in the making.
 #[derive(Default)]
-struct Verdict {
-    findings: Vec<Value>,
-    notes: Vec<String>,
-    held: Vec<String>,
-    count: usize,
-    note_count: usize,
+struct Sheet {
+    verdict: Verdict<'static>,
+    findings: Vec<Line>,
 }
 
-impl Verdict {
-    fn finding(&mut self, finding: &Finding) {
-        self.count += 1;
-        if self.count <= LISTED {
-            self.findings.push(json!({ "reason": finding.reason.as_str(), "tensor": finding.tensor,
-                "offset": finding.offset, "message": finding.message }));
+/// The line of JSON on a file, and on one that does not open because it is broken.
+///
+/// # Errors
+/// The error of a file that is not one of tensors.
+pub(crate) fn of(
+    opened: Result<Checkpoint, Error>,
+    (name, len): (&str, u64),
+    watch: &dyn Watch,
+) -> Result<String, Error> {
+    let verdict = Verdict { file: name.to_owned(), bytes: Some(len), ..Verdict::default() };
+    let mut sheet = Sheet { verdict, findings: Vec::new() };
+    match opened {
+        Ok(checkpoint) => {
+            checkpoint.name().clone_into(&mut sheet.verdict.file);
+            sheet.verdict.bytes = Some(checkpoint.file_len());
+            sheet.verdict.describe(&checkpoint);
+            if let Err(e) = sheet.checks(&checkpoint, watch) {
+                sheet.verdict.error = json::value(&Problem::from(&e));
+            }
         }
+        Err(e) if e.reason().is_broken() => {
+            let line = sheet.verdict.broken(&e);
+            sheet.finding(line);
+        }
+        Err(e) => return Err(e),
+    }
+    let failed = |source| Error::Io { file: name.to_owned(), action: "write the verdict on".to_owned(), source };
+    sheet.line().map_err(failed)
+}
+
+impl Sheet {
+    fn line(&self) -> io::Result<String> {
+        let mut text = Vec::new();
+        let mut line = json::Line::begin(&mut text, &self.verdict)?;
+        self.findings.iter().try_for_each(|finding| line.push(&mut text, &json::Ordered(finding)))?;
+        line.advance(&mut text, &self.verdict)?;
+        String::from_utf8(text).map_err(io::Error::other)
+    }
+
+    fn finding(&mut self, line: Line) {
+        self.verdict.findings += 1;
+        self.findings.push(line);
     }
 
     fn note(&mut self, note: String) {
-        self.note_count += 1;
-        if self.note_count <= LISTED {
-            self.notes.push(note);
-        }
+        self.verdict.notes.push(|| note);
     }
 
     fn remark(&mut self, remark: Remark) {
         match remark {
-            Remark::Finding(finding) => self.finding(&finding),
+            Remark::Finding(finding) => self.finding(finding.into()),
             Remark::Note(note) => self.note(note),
             Remark::Unproven(finding) => self.note(finding.message),
             Remark::Unread(finding) => self.note(format!("{:?} {}", finding.tensor, finding.message)),
+            Remark::Redone(redone) => self.verdict.redone.push(redone),
             _ => {}
         }
     }
 
-    /// Adds the check to those that held, unless it has found something.
-    fn check(&mut self, held: &str, work: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
-        let before = self.count;
-        work(self)?;
-        if self.count == before {
-            self.held.push(held.to_owned());
+    fn checks(&mut self, checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<(), Error> {
+        verify::arrays(checkpoint, watch, &mut |remark| self.remark(remark))?;
+        checkpoint.faults().iter().for_each(|fault| self.finding(Line::of_fault(fault)));
+        file_warnings(checkpoint).for_each(|warning| self.note(warning));
+        ignored(checkpoint, None).iter().for_each(|ignored| self.note(ignored.to_string()));
+        momentum(checkpoint).into_iter().for_each(|words| self.note(words));
+        verify::claims(checkpoint, &mut |remark| self.remark(remark));
+        if let Some(equal) = verify::receipt(checkpoint, watch, &mut |finding| self.finding(finding.into()))? {
+            self.verdict.passed.push(format!("{} as in the receipt", plural(equal, "digest")));
+            let before = self.verdict.findings;
+            let steps = verify::replay(checkpoint, &Registry::default(), &mut |remark| self.remark(remark));
+            if self.verdict.findings == before {
+                self.verdict.passed.push(format!("{} in the receipt", plural(steps as u64, "transform")));
+            }
+        }
+        let before = self.verdict.findings;
+        verify::finite(checkpoint, watch, &mut |remark| self.remark(remark))?;
+        if self.verdict.findings == before {
+            self.verdict.passed.push("all values finite".to_owned());
         }
         Ok(())
     }
-}
-
-/// The verdict on a file that is open.
-pub(crate) fn of(checkpoint: &Checkpoint, watch: &dyn Watch) -> Value {
-    let mut verdict = Verdict::default();
-    let error = checks(checkpoint, watch, &mut verdict).err().map(|e| json::value(&Problem::from(&e)));
-    json!({
-        "ok": verdict.count == 0 && error.is_none(),
-        "findings": verdict.findings,
-        "finding_count": verdict.count,
-        "notes": verdict.notes,
-        "note_count": verdict.note_count,
-        "held": verdict.held,
-        "error": error,
-    })
-}
-
-fn checks(checkpoint: &Checkpoint, watch: &dyn Watch, verdict: &mut Verdict) -> Result<(), Error> {
-    verdict.check("the structure is whole", |v| {
-        verify::arrays(checkpoint, watch, &mut |remark| v.remark(remark))?;
-        for fault in checkpoint.faults() {
-            v.finding(&Finding::of_fault("", fault));
-        }
-        verify::claims(checkpoint, &mut |remark| v.remark(remark));
-        checkpoint.whole()
-    })?;
-    file_warnings(checkpoint).for_each(|warning| verdict.note(warning));
-    momentum(checkpoint).into_iter().for_each(|words| verdict.note(words));
-    let mut written = None;
-    verdict.check("the digests are those of the receipt", |v| {
-        written = verify::receipt(checkpoint, watch, &mut |finding| v.finding(&finding))?;
-        Ok(())
-    })?;
-    if written.is_none() {
-        verdict.held.retain(|held| !held.contains("receipt"));
-    } else {
-        let replayed = verify::replay(checkpoint, &Registry::default(), &mut |remark| verdict.remark(remark));
-        verdict.held.extend((replayed > 0).then(|| "the steps of the receipt can be repeated".to_owned()));
-    }
-    verdict.check("all values are finite", |v| verify::finite(checkpoint, watch, &mut |remark| v.remark(remark)))
 }

@@ -2,9 +2,13 @@
 //! file is listed as `blob ls --json` does, or refused with its words; each conversion has the bytes of the tool's by
 //! the same recipe; nothing is asked for but the page's own files, and the worker can ask for nothing. A browser that
 //! is not here is said. `--every N` takes each Nth golden, as `ci` does: all take some minutes. `BLOB_TOOL` names a
-//! tool that is built already.
+//! tool that is built already, `BLOB_PAGE` a folder with the page. `--bars FILE` measures instead.
 
+mod bars;
+mod files;
+mod forms;
 mod goes_on;
+mod reports;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -74,6 +78,11 @@ fn recipes() -> Vec<(&'static str, Value)> {
         ("safetensors", json!([])),
         ("npz", json!([{ "name": "dtype", "settings": { "to": "f16" } }])),
         ("params", json!([{ "name": "strip-diff" }])),
+        (
+            "npy",
+            json!([{ "name": "select", "settings": { "patterns": ["#0"], "regex": false, "exclude": [], "dtypes": [],
+            "shapes": [] } }]),
+        ),
     ]
 }
 
@@ -87,15 +96,19 @@ struct Counts {
 }
 
 pub(crate) fn run(named: &[&str]) -> Result<()> {
-    if let Err(why) = targets::for_wasm(&mut Command::new("cargo")) {
+    let built = std::env::var_os("BLOB_PAGE").filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    if built.is_none()
+        && let Err(why) = targets::for_wasm(&mut Command::new("cargo"))
+    {
         return said(&format!("NOT TESTED: the page, and the libraries for WebAssembly: no std can be had: {why:#}"));
     }
-    let folder = page::build()?;
+    let folder = built.map_or_else(page::build, Ok)?;
     if KINDS.iter().all(|kind| !kind.is_here()) {
         return said("NOT TESTED: the page in a browser: neither chromedriver nor geckodriver is on the path");
     }
     let tool = shell::tool()?;
-    let files = files(named)?;
+    let measured = named.strip_prefix(&["--bars"]);
+    let files = files::files(if measured.is_some() { &[] } else { named })?;
     let server = Server::begin(&folder, 0)?;
     for kind in KINDS {
         let Some(browser) = Browser::start(kind, &server.address.to_string())? else {
@@ -105,9 +118,15 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
         let check =
             Check { browser, server: &server, tool: &tool, work: shell::target_directory()?.join("page-check") };
         std::fs::create_dir_all(&check.work)?;
+        if let Some(measured) = measured {
+            let [file] = measured else { bail!("--bars takes one file") };
+            return bars::bars(&check, &folder, Path::new(file));
+        }
         check.begin()?;
         check.worker_reaches_nothing()?;
         goes_on::goes_on(&check)?;
+        forms::panel(&check).context("the panel of a tensor")?;
+        forms::forms(&check)?;
         let mut counts = Counts::default();
         for file in &files {
             check.file(file, &mut counts).with_context(|| format!("{}: {}", kind.name, file.display()))?;
@@ -128,45 +147,6 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
 fn said(line: &str) -> Result<()> {
     println!("page-check: {line}");
     targets::report(line)
-}
-
-/// The golden files, or the ones that are named.
-fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
-    let every = match named {
-        ["--every", every] => every.parse().ok().filter(|every| *every > 0).context("--every takes a number")?,
-        _ => 1,
-    };
-    if every == 1 && !named.is_empty() {
-        return Ok(named.iter().map(PathBuf::from).collect());
-    }
-    let root = shell::root();
-    let is_tensors = |name: &String| {
-        let other = ["md", "py", "json", "jsonl", "tsv", "txt", "prototxt"];
-        name.starts_with("tests/data/") && !other.iter().any(|end| name.ends_with(&format!(".{end}")))
-    };
-    let mut files: Vec<PathBuf> =
-        shell::files(&root)?.into_iter().filter(is_tensors).step_by(every).map(|name| root.join(name)).collect();
-    if let Some(real) = std::env::var_os("BLOB_REAL_DATA").filter(|real| every == 1 && !real.is_empty()) {
-        let mut more = Vec::new();
-        files_below(Path::new(&real), &mut more)?;
-        more.retain(|file| file.iter().any(|folder| folder == "real"));
-        more.sort();
-        files.extend(more);
-    }
-    Ok(files)
-}
-
-/// Adds the files in a folder and in the folders below.
-fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            files_below(&path, files)?;
-        } else {
-            files.push(path);
-        }
-    }
-    Ok(())
 }
 
 struct Check<'a> {
@@ -210,13 +190,15 @@ impl Check<'_> {
         let last =
             "const f = files.at(-1); return f && f.key === Number(document.body.dataset.opened) ? f.list : null;";
         let found = self.browser.script(last, &json!([]))?;
-        let is_narrow = |found: &Value| NARROW.iter().any(|narrow| found.to_string().contains(narrow));
         if wanted["schema"] == "blob.error/1" || found.is_null() {
             let said = self.browser.script("return $('alerts').firstChild?.textContent ?? null;", &json!([]))?;
             let message = wanted["error"]["message"].as_str().unwrap_or_default();
             let wanted = self.browser.script("return visible(arguments[0]);", &json!([message]))?;
             let is_same = said == wanted || is_narrow(&said);
             ensure!(found.is_null() && is_same, "the page says {said}, the tool {wanted}");
+            if !is_narrow(&said) {
+                reports::verdict(self, file, name)?;
+            }
             counts.refused += 1;
             return Ok(());
         }
@@ -229,6 +211,8 @@ impl Check<'_> {
         }
         counts.listed += 1;
         self.table(&wanted)?;
+        reports::verdict(self, file, name).context("the verdict")?;
+        reports::tensors(self, file, name, &wanted)?;
         for (format, steps) in recipes() {
             self.conversion(file, name, (format, steps), counts).with_context(|| format!("to {format}"))?;
         }
@@ -282,6 +266,9 @@ impl Check<'_> {
         let wanted: String = Sha256::digest(std::fs::read(&out)?).iter().map(|byte| format!("{byte:02x}")).collect();
         ensure!(done["digest"] == wanted.as_str(), "the page makes {done}, the tool {wanted}");
         counts.converted += 1;
+        if format == "npz" {
+            reports::difference(self, file, name, &out).context("the difference from it")?;
+        }
         Ok(())
     }
 
@@ -362,6 +349,11 @@ impl Check<'_> {
         ensure!(asked.is_empty(), "the browser asked for {asked:#?}");
         Ok(())
     }
+}
+
+/// Whether an answer is one of those that the page's 32 bits make.
+fn is_narrow(found: &Value) -> bool {
+    NARROW.iter().any(|narrow| found.to_string().contains(narrow))
 }
 
 /// Says where two answers differ.

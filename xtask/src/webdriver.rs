@@ -48,8 +48,14 @@ pub(crate) const KINDS: &[Kind] = &[
         driver: "geckodriver",
         told: "Listening on 127.0.0.1:",
         settings: |proxy| {
+            // Debian's Firefox has another name than the one that the driver looks for.
+            let names = ["firefox", "firefox-esr"];
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            let paths =
+                names.iter().flat_map(|name| std::env::split_paths(&folders).map(move |folder| folder.join(name)));
+            let binary = paths.into_iter().find(|path| path.is_file());
             json!({ "proxy": { "proxyType": "manual", "httpProxy": proxy, "sslProxy": proxy },
-                "moz:firefoxOptions": { "args": ["-headless"], "prefs": { "network.proxy.allow_hijacking_localhost": true,
+                "moz:firefoxOptions": { "binary": binary, "args": ["-headless"], "prefs": { "network.proxy.allow_hijacking_localhost": true,
                     "network.captive-portal-service.enabled": false, "network.connectivity-service.enabled": false,
                     "app.normandy.enabled": false, "services.settings.server": "", "browser.safebrowsing.downloads.remote.enabled": false } } })
         },

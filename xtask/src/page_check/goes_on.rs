@@ -61,7 +61,7 @@ fn measures(check: &Check<'_>) -> Result<()> {
 }
 
 /// A file of f32 tensors of `bytes` zeros each.
-fn safetensors(path: &Path, names: &[String], bytes: u64) -> Result<()> {
+pub(super) fn safetensors(path: &Path, names: &[String], bytes: u64) -> Result<()> {
     let place = |(at, name): (u64, &String)| {
         let begin = at * bytes;
         (name.clone(), json!({ "dtype": "F32", "shape": [bytes / 4], "data_offsets": [begin, begin + bytes] }))

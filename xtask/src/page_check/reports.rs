@@ -1,0 +1,120 @@
+//! The page's reports are the tool's: the verdict on a file, the statistics and values of its tensors, the differences
+//! from another file. JSON is compared with JSON, and an error with the tool's words.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Check, differ, is_narrow};
+
+/// The tensors of a file that are looked at, and the most values that are compared.
+const TENSORS: usize = 3;
+const VALUES: u64 = 20_000;
+
+/// The verdict on the file that was given last, also of one that does not open.
+pub(super) fn verdict(check: &Check<'_>, file: &Path, name: &str) -> Result<()> {
+    let has_receipt = check
+        .browser
+        .script("const f = files.at(-1); return Boolean(f && f.file === given.file && f.info.receipt);", &json!([]))?;
+    let mut arguments = vec!["verify", "--finite", "--all", name];
+    arguments.extend((has_receipt == true).then_some("--replay"));
+    let wanted = check.tool(file, &arguments)?;
+    let found = told(check, "ask('verify', { file: given.file, how: given.how })", &json!([]))?;
+    if is_narrow(&found) { Ok(()) } else { same(&wanted, &found) }
+}
+
+/// Statistics, those by channel, and values of the first tensors of the file that is open last.
+pub(super) fn tensors(check: &Check<'_>, file: &Path, name: &str, list: &Value) -> Result<()> {
+    let rows = list["tensors"].as_array().context("no tensors")?;
+    for row in rows.iter().filter(|row| can_be_read(row)).take(TENSORS) {
+        tensor(check, (file, name), row).with_context(|| format!("{}", row["name"]))?;
+    }
+    Ok(())
+}
+
+fn can_be_read(row: &Value) -> bool {
+    row["dtype"].is_string() && row["error"].is_null() && row["elements"].as_u64().is_some_and(|n| n <= VALUES)
+}
+
+fn tensor(check: &Check<'_>, (file, name): (&Path, &str), row: &Value) -> Result<()> {
+    let place = format!("#{}", row["index"]);
+    let ask = |op: &str, more: &str| {
+        let call = format!("ask('{op}', {{ key: files.at(-1).key, place: args[0], {more} }})");
+        told(check, &call, &json!([row["index"]]))
+    };
+    let wanted = check.tool(file, &["stats", "--hist", name, &place])?;
+    same_rows(&wanted, &json!([ask("stats", "bins: 16")?]))?;
+    if row["shape"].as_array().is_some_and(|shape| !shape.is_empty()) {
+        let wanted = check.tool(file, &["stats", "--per-channel=-1", name, &place])?;
+        let axis = row["shape"].as_array().map_or(0, Vec::len) - 1;
+        same_rows(&wanted, &ask("channels", &format!("axis: {axis}"))?)?;
+    }
+    for slice in ["...", "...,::2", "...,-1"] {
+        let wanted = check.tool(file, &["show", name, &place, "--slice", slice])?;
+        let found = ask("values", &format!("slice: '{slice}', most: {VALUES}"))?;
+        if wanted["error"].is_object() {
+            // The tool's words begin with the option and the tensor.
+            let message = wanted["error"]["message"].as_str().unwrap_or_default();
+            let end = message.rsplit(": ").next().unwrap_or_default();
+            let is_said = found["refused"].as_str().is_some_and(|said| said.ends_with(end));
+            ensure!(is_said, "the slice {slice} is refused with {found}, not {message:?}");
+            continue;
+        }
+        let mut flat = Vec::new();
+        flatten(&wanted["values"], &mut flat);
+        ensure!(found["values"] == json!(flat), "the slice {slice} has {} on the page, not {flat:?}", found["values"]);
+        ensure!(found["shape"] == wanted["shape"], "the slice {slice} has the shape {}", found["shape"]);
+    }
+    Ok(())
+}
+
+/// The statistics are the tool's, where the tool has some.
+fn same_rows(wanted: &Value, found: &Value) -> Result<()> {
+    let Some(rows) = wanted["tensors"].as_array().filter(|rows| !rows.is_empty()) else { return Ok(()) };
+    if !rows[0]["error"].is_null() {
+        return Ok(());
+    }
+    ensure!(*found == wanted["tensors"], "the statistics are {found}, not {}", wanted["tensors"]);
+    Ok(())
+}
+
+fn flatten<'v>(values: &'v Value, into: &mut Vec<&'v Value>) {
+    match values.as_array() {
+        Some(items) => items.iter().for_each(|item| flatten(item, into)),
+        None => into.push(values),
+    }
+}
+
+/// The differences of the file that is open last from another one beside it, which has its tensors rounded or without
+/// diffs.
+pub(super) fn difference(check: &Check<'_>, file: &Path, name: &str, other: &Path) -> Result<()> {
+    let folder = file.parent().context("a file lies in a folder")?;
+    let second = other.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
+    let beside = folder.join(second);
+    std::fs::copy(other, &beside)?;
+    check.give(&beside)?;
+    let opened = check.browser.script("return files.at(-1)?.file === given.file;", &json!([]))?;
+    ensure!(opened == true, "the page does not open {second}");
+    let wanted = check.tool(file, &["diff", name, second])?;
+    let call = "ask('diff', { key: files.at(-2).key, other: files.at(-1).key })";
+    same(&wanted, &told(check, call, &json!([]))?)?;
+    check.browser.script("remove(files.at(-1));", &json!([])).map(drop)
+}
+
+/// The JSON that a call of the page gives; of an error the words. The text is read here, where integers stay exact.
+fn told(check: &Check<'_>, call: &str, arguments: &Value) -> Result<Value> {
+    let body = format!("try {{ return await {call}; }} catch (e) {{ return {{ refused: e.message }}; }}");
+    let told = check.browser.awaited(&body, arguments)?;
+    told.as_str().map_or_else(|| Ok(told.clone()), |text| Ok(serde_json::from_str(text)?))
+}
+
+/// Two answers are the same. An error has the same words; the help of an error names a command of the tool.
+fn same(wanted: &Value, found: &Value) -> Result<()> {
+    if wanted["schema"] == "blob.error/1" || wanted["error"].is_object() {
+        let said = if found["refused"].is_string() { &found["refused"] } else { &found["error"]["message"] };
+        ensure!(*said == wanted["error"]["message"], "the page says {said}, the tool {}", wanted["error"]["message"]);
+        return Ok(());
+    }
+    differ(wanted, found)
+}
