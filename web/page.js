@@ -358,7 +358,7 @@ const one = (file, t) => {
   };
   const each = el("p", {}, axis, " ", el("button", { type: "button", id: "byChannel", onclick: () => byChannel().catch(failed(channels)) }, WORDS.channels));
   return [el("h2", {}, visible(t.name)), el("p", { className: "dim" }, `${t.dtype ?? "-"}  ${dims(t.shape)}  ${bytes(t.bytes)}`), facts, bars,
-    picture, el("form", { onsubmit: (event) => { event.preventDefault(); fill(); } }, slice, el("button", {}, WORDS.show), t.dtype ? npy : null), said, values,
+    picture, el("form", { onsubmit: (event) => { event.preventDefault(); fill(); } }, slice, el("button", {}, WORDS.show), t.dtype ? npy : null), el("div", { id: "results" }), said, values,
     t.dtype && axes.length ? each : null, channels].filter(Boolean);
 };
 
@@ -579,7 +579,8 @@ const convert = (file) => {
   const plan = async () => {
     quiet();
     try {
-      said.replaceChildren(...planOf(JSON.parse(await ask("plan", requestOf(file, JSON.parse(text.value))))));
+      const wanted = JSON.parse(text.value);
+      said.replaceChildren(...planOf(JSON.parse(await ask("plan", requestOf(file, wanted))), wanted.target.into));
     } catch (problem) {
       failed(said)(problem);
     }
@@ -632,11 +633,11 @@ const command = ({ sources, net, steps, target }) => {
   return words.map(quoted).join(" ");
 };
 
-const planOf = (plan) => {
+const planOf = (plan, into) => {
   const changes = plan.changes.map((change) => el("li", { className: change.loss ? "bad" : change.asked ? "" : "odd" }, visible(change.message)));
   const parts = [el("p", {}, WORDS.tensorsOut(grouped(plan.tensors.length), bytes(plan.bytes_out)))];
-  if (plan.net) parts.push(el("p", {}, visible(WORDS.netOf(plan.net.name))));
-  if (plan.copy) parts.push(el("p", {}, WORDS.same));
+  if (into) parts.push(el("p", {}, WORDS.filled(visible(into))));
+  else if (plan.copy) parts.push(el("p", {}, WORDS.same));
   else if (changes.length === 0) parts.push(el("p", {}, WORDS.nothing));
   return [...parts, el("ul", { id: "changes" }, ...changes)];
 };
@@ -644,8 +645,7 @@ const planOf = (plan) => {
 /** Converts, and offers the output. */
 const take = async (file, recipe) => {
   quiet();
-  const into = $("results") ?? $("alerts");
-  const part = into.appendChild(el("div", {}));
+  const part = $("results").appendChild(el("div", {}));
   try {
     const room = await navigator.storage?.estimate?.();
     const { bytes_out: need } = JSON.parse(await ask("plan", requestOf(file, recipe)));

@@ -68,7 +68,7 @@ const WORDS = {
   saved: "Saved.",
   input: (digest) => `BLAKE3 of the input: ${digest}`,
   sha256: (digest) => `SHA-256 of the input: ${digest}`,
-  netOf: (name) => `The net is that of ${name}.`,
+  filled: (name) => `The arrays of the same names are replaced in a copy of ${name}; all its other bytes stay.`,
   reopen: "Open it here",
   recipe: "Recipe",
   command: "Command of the tool: the same for a thousand files",

@@ -1,6 +1,6 @@
-//! `cargo xtask page-check --bars FILE`: the speed of the page with a large file, beside the tool's on one core, and the
-//! memory of its worker, also with a sparse file of 6 GB. Medians of five, in one run. `BLOB_TOOL` names a released
-//! tool, or the comparison says little.
+//! `cargo xtask page-check --bars FILE`: the speed of the page with a large file, beside the tool's on one core, and
+//! the memory of its worker, also with a sparse file of 6 GB. Medians of five, in one run. `BLOB_TOOL` names a
+//! released tool, or the comparison says little.
 
 use std::path::Path;
 use std::process::Command;

@@ -208,6 +208,9 @@ pub(super) fn panel(check: &Check<'_>) -> Result<()> {
         .args(["-q", "convert", "resnet.caffemodel", "--only", "#0", "-o", "out.npy"])
         .status()?;
     ensure!(tool.success(), "the tool writes no npy");
+    let is_beside =
+        check.browser.script("return Boolean(document.querySelector('.detail #results .result'));", &json!([]))?;
+    ensure!(is_beside == true, "the result is not shown beside the tensor");
     ensure!(made == sha256(&folder.join("out.npy"))?, "the npy is not the tool's");
     check.browser.script("remove(files.at(-1));", &json!([])).map(drop)
 }
