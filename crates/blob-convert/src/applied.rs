@@ -47,8 +47,9 @@ pub(crate) fn to_do(
     let mut options = Options { about: Some(Arc::clone(&about)), ..options.clone() };
     refuse_again(checkpoint, &options, &about.lineage)?;
     // Weights count as stored in PyTorch's order, and stay, unless a net has another order.
-    let stays = || !Followed::new(checkpoint, &options.net).has_other_order();
-    if options.transforms.iter().any(|step| step.keeps_order()) && stays() {
+    if options.transforms.iter().any(|step| step.keeps_order())
+        && !Followed::new(checkpoint, &options.net).has_other_order()
+    {
         options.transforms.retain(|step| !step.keeps_order());
     }
     options.transforms.retain(|step| !step.is_idle());

@@ -61,13 +61,12 @@ pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut
         }
     }
     // A file is not called sound if no array in the file could be looked at.
-    let is_read = |entry: &Entry| entry.dtype().is_some() && entry.fault().is_none();
     if let Some(limited) = limited {
         return Err(limited);
     }
     let mut unread = checkpoint.entries().iter().filter_map(|entry| Some((entry.name(), entry.unread()?)));
     match unread.next() {
-        Some((name, why)) if !checkpoint.entries().iter().any(is_read) => {
+        Some((name, why)) if checkpoint.entries().iter().all(|e| e.dtype().is_none() || e.fault().is_some()) => {
             let message = format!("none of its arrays can be checked: {name:?}: {why}");
             Err(Error::Unsupported { file: checkpoint.name().to_owned(), message })
         }

@@ -4,7 +4,7 @@ use blob_io::Error;
 
 use crate::change::Group;
 use crate::plan::Plan;
-use crate::planned::{How, Planned};
+use crate::planned::How;
 use crate::transform::{Reports, grouped};
 use crate::watch::Watch;
 
@@ -20,9 +20,11 @@ impl Plan<'_> {
         self.check_names(watch)?;
         let job = self.job(watch);
         let tally = Reports::default();
-        let is_exact = |tensor: &Planned| tensor.is_as_read() || matches!(tensor.how, How::Kept | How::Dense);
-        let changed = self.tensors.iter().enumerate();
-        for (number, tensor) in changed.filter(|(_, tensor)| !is_exact(tensor) || !tensor.casts.is_empty()) {
+        for (number, tensor) in self.tensors.iter().enumerate() {
+            let is_exact = tensor.is_as_read() || matches!(tensor.how, How::Kept | How::Dense);
+            if is_exact && tensor.casts.is_empty() {
+                continue;
+            }
             job.stream(number, &tally, |_| Ok(()))?;
             watch.step(tensor.spec.byte_len())?;
         }

@@ -31,9 +31,9 @@ pub struct Verified {
 /// # Errors
 /// A file without a receipt, or with one that has no digest of each tensor.
 pub fn verified(checkpoint: &Arc<Checkpoint>) -> Result<Verified, Error> {
-    let no_digests =
-        || refuse(checkpoint, "has no receipt with the BLAKE3 of each tensor: use Checkpoint::lazy".into());
-    let listed = items(checkpoint).ok_or_else(no_digests)?;
+    let Some(listed) = items(checkpoint) else {
+        return Err(refuse(checkpoint, "has no receipt with the BLAKE3 of each tensor: use Checkpoint::lazy".into()));
+    };
     match listed.repeated {
         Some(name) => Err(refuse(checkpoint, format!("the receipt lists {:?} twice", truncated(&name)))),
         None => Ok(Verified { checkpoint: Arc::clone(checkpoint), items: listed.by_name }),

@@ -56,12 +56,11 @@ pub(crate) fn attach(
 
 /// As [`attach`], where the only other file, of this name and length, follows the model, whose length is `len`.
 pub(crate) fn join(outside: &[Outside], (name, other): (&str, u64), len: u64, table: &mut NameTable) {
-    let part = |location: &str| {
-        let is_it = (location == name).then_some(Range { begin: len, len: other });
-        is_it.ok_or_else(|| "which is not there".to_owned())
-    };
-    let parts = outside.iter().map(|of| (&*of.location, part(&of.location))).collect();
-    point(outside, &parts, len.saturating_add(other), table);
+    let parts = outside.iter().map(|of| {
+        let is_it = (*of.location == *name).then_some(Range { begin: len, len: other });
+        (&*of.location, is_it.ok_or_else(|| "which is not there".to_owned()))
+    });
+    point(outside, &parts.collect(), len.saturating_add(other), table);
 }
 
 /// The end of a model's dialect: how many files besides the model hold values.

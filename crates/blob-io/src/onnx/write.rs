@@ -98,10 +98,11 @@ impl<'m> Outside<'m> {
 
     /// The pairs of `external_data`, as ONNX's `set_external_data` writes them.
     fn place(&self, offset: u64, len: u64) -> Vec<StringStringEntryProto> {
-        let pair = |(key, value): (&str, String)| StringStringEntryProto { key: Some(key.into()), value: Some(value) };
-        let pairs =
-            [("location", self.location.to_owned()), ("offset", offset.to_string()), ("length", len.to_string())];
-        pairs.into_iter().map(pair).collect()
+        vec![
+            pair("location", self.location.to_owned()),
+            pair("offset", offset.to_string()),
+            pair("length", len.to_string()),
+        ]
     }
 }
 
@@ -127,12 +128,8 @@ impl Plan {
 
     /// The metadata as the last fields of the model.
     fn tail(&self, metadata: &[(String, String)]) -> Vec<u8> {
-        let pair = |(key, value): &(String, String)| StringStringEntryProto {
-            key: Some(key.clone()),
-            value: Some(value.clone()),
-        };
-        let metadata_props = self.own.iter().chain(metadata).map(pair).collect();
-        ModelProto { metadata_props, ..ModelProto::default() }.encode_to_vec()
+        let all = self.own.iter().chain(metadata).map(|(key, value)| pair(key, value.clone()));
+        ModelProto { metadata_props: all.collect(), ..ModelProto::default() }.encode_to_vec()
     }
 }
 
@@ -197,7 +194,8 @@ fn constant(initializer: &Initializer) -> Option<Result<NodeProto, Error>> {
         let message = format!("constant {} has {} bytes, not {expected}", quoted(name), bytes.len());
         return Some(Err(refuse(FORMAT, message)));
     }
-    let node = |value: TensorProto| NodeProto {
+    let value = tensor(name, *dtype, shape, Some(bytes.clone()));
+    Some(value.map(|value| NodeProto {
         output: vec![name.clone()],
         name: Some(name.clone()),
         op_type: Some("Constant".to_owned()),
@@ -208,8 +206,11 @@ fn constant(initializer: &Initializer) -> Option<Result<NodeProto, Error>> {
             ..AttributeProto::default()
         }],
         ..NodeProto::default()
-    };
-    Some(tensor(name, *dtype, shape, Some(bytes.clone())).map(node))
+    }))
+}
+
+fn pair(key: &str, value: String) -> StringStringEntryProto {
+    StringStringEntryProto { key: Some(key.to_owned()), value: Some(value) }
 }
 
 fn tensor(name: &str, dtype: DType, shape: &Shape, raw_data: Option<Vec<u8>>) -> Result<TensorProto, Error> {
