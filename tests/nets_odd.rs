@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::nets::{case, dims, made, run};
 use crate::support::archive::safetensors;
 use crate::support::floats::{file, wide};
-use crate::support::message::{floats, len, shape};
+use crate::support::message::{floats, len, shape, var};
 use crate::support::receipt::with_receipt;
 use crate::support::work::broken_bounds;
 use crate::support::{Folder, blob, command, data, open};
@@ -69,6 +69,34 @@ fn of_layers_of_one_name_the_last_is_loaded() {
     let bound = Bound::new(&own, &file);
     let read: Vec<_> = own.layers().iter().map(|layer| bound.tensor(layer, Role::Weight)).collect();
     assert_eq!(read, [Some("c/0"), Some("d/0"), Some("c@2/0")]);
+}
+
+/// Of a layer in two versions, for training and for inference, Caffe's net of inference has one, into which both are
+/// copied: the last stays, whichever phase it is of.
+#[test]
+fn a_model_has_the_last_layer_of_a_name_whatever_its_phase() {
+    let folder = Folder::new();
+    let layer = |phase: u64, values: &[f32]| {
+        let texts = [(1, "c"), (2, "InnerProduct"), (3, "data"), (4, "c")];
+        let texts = texts.iter().flat_map(|(number, text)| len(*number, text.as_bytes()));
+        let settings = len(117, &[var(1, 1), var(2, 0)].concat());
+        let weights = len(7, &[shape(&[1, 2]), floats(values)].concat());
+        len(100, &[texts.collect(), weights, len(8, &var(1, phase)), settings].concat())
+    };
+    for (name, phases) in [("train-test", [0, 1]), ("test-train", [1, 0])] {
+        let bytes = [layer(phases[0], &[1.0, 2.0]), layer(phases[1], &[5.0, 6.0])].concat();
+        let (source, out) = (folder.with(&format!("{name}.caffemodel"), bytes), folder.file(&format!("{name}.onnx")));
+        blob(&["convert", &source, "--input", "data=1,2", "-o", &out]).ok();
+        let file = Checkpoint::open(&out).expect("opens");
+        let [only] = file.entries() else { panic!("{name}: {:?}", file.entries()) };
+        assert_eq!(wide(&file, only.name()), [5.0, 6.0], "{name}");
+        blob(&["verify", &out, "--against", &source]).ok().stdout_has("its graph made again of the net");
+    }
+    // In one net, Caffe copies both into the first, and the second has none.
+    let bytes = [layer(1, &[1.0, 2.0]), layer(1, &[5.0, 6.0])].concat();
+    let source = folder.with("both.caffemodel", bytes);
+    let line = ["convert", &source, "--input", "data=1,2", "-o", &folder.file("both.onnx")];
+    blob(&line).refused("another layer with weights has this name, too");
 }
 
 /// Caffe refuses such a file; where the factor was divided out, the file is another one.

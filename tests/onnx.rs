@@ -189,9 +189,12 @@ fn a_file_beside_the_model_lies_within_its_folder() {
         (outside("./in/w.bin", &[]), 0),
         (outside("w.bin", &[("offset", "1"), ("checksum", "0")]), 1),
     ];
-    for (right, _) in sound {
+    for (right, offset) in sound {
         std::fs::write(&path, model(vec![inside(), right]).encode_to_vec()).expect("written");
         let file = Checkpoint::open(&path).expect("opens");
+        let is_unchecked =
+            file.warnings().iter().any(|warning| warning.text.contains("a SHA-1 of a file of its values"));
+        assert_eq!(is_unchecked, offset == 1);
         assert_eq!(*bytes(&file, "w"), [1; 32]);
         assert_eq!(*bytes(&file, "here"), [1.0_f32, 2.0].map(f32::to_le_bytes).concat());
     }

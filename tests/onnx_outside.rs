@@ -1,8 +1,10 @@
 //! ONNX models with their values in a file beside them: written by an option and past a limit, read by protobuf and by
 //! every command, never half.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use blob_io::Checkpoint;
 use blob_io::onnx::proto::{ModelProto, TensorProto};
@@ -95,6 +97,41 @@ fn values_beside_a_model_are_those_within() {
     }
 }
 
+/// The values of a model that is replaced by one without a second file are removed, where that model named them.
+#[test]
+fn values_that_no_model_names_are_removed() {
+    let folder = Folder::new();
+    let (source, out) = (source(&folder), folder.file("x.onnx"));
+    let data = format!("{out}.data");
+    let is_there = || Path::new(&data).exists();
+    convert(&source, &out, &["--external-data"]).ok();
+    let words = "\"x.onnx.data\" has the values of the model that is replaced, and is removed";
+    convert(&source, &out, &["--force", "-n"]).ok().stderr_has(words);
+    assert!(is_there());
+    convert(&source, &out, &["--force"]).ok().stderr_has(words);
+    assert!(!is_there());
+    blob(&["verify", &out, "--against", &source]).ok();
+    // A file of that name that the model does not name is none of its values.
+    fs::write(&data, "mine").expect("written");
+    let ran = convert(&source, &out, &["--force"]).ok();
+    assert!(is_there() && !ran.err.contains("removed"), "{ran:?}");
+    // Nor is the source, whatever it is called, and values under a name that is not ours are not touched.
+    convert(&source, &out, &["--external-data", "--force"]).ok();
+    fs::copy(&source, &data).expect("copied");
+    convert(&data, &out, &["--force"]).ok();
+    assert!(is_there());
+    convert(&source, &out, &["--external-data", "--force"]).ok();
+    fs::rename(&data, folder.file("mine.bin")).expect("renamed");
+    let mut model = ModelProto::decode(&*fs::read(&out).expect("a model")).expect("a message");
+    for tensor in &mut model.graph.as_mut().expect("a graph").initializer {
+        let places = tensor.external_data.iter_mut().filter(|pair| pair.key() == "location");
+        places.for_each(|pair| pair.value = Some("mine.bin".to_owned()));
+    }
+    fs::write(&out, model.encode_to_vec()).expect("written");
+    convert(&source, &out, &["--force"]).ok();
+    assert!(folder.path().join("mine.bin").exists());
+}
+
 /// Whatever is changed in one of the two files is found, and named.
 #[test]
 fn a_pair_that_does_not_fit_is_found() {
@@ -115,6 +152,9 @@ fn a_pair_that_does_not_fit_is_found() {
     wrong(&changed, "fc/0");
     wrong(&sound[..sound.len() - 1], "values within the file that holds them, found bytes 8192 and 1024 more of 9215");
     wrong(&[], "bytes 0 and 5120 more of 0, of \"x.onnx.data\"");
+    // The byte and the length are those of the model, which says where the values are.
+    let of_model = format!(" of {} in array \"fc/0\"", fs::metadata(&out).expect("a model").len());
+    wrong(&sound[..9000], &of_model);
     fs::remove_file(&data).expect("removed");
     blob(&["verify", &out]).no().stdout_has("the file of the values beside the model, found \"x.onnx.data\", which is");
     blob(&["convert", &out, "-o", &folder.file("y.npz")]).refused("\"x.onnx.data\", which is not there");
@@ -156,6 +196,12 @@ fn values_are_those_of_the_file_that_was_opened() {
     fs::write(&moved, &sound[..9000]).expect("written");
     let said = file.view(file.entry("fc/0").expect("listed")).expect_err("shorter").to_string();
     assert!(said.contains("x.onnx.data: is of another length than when it was listed"), "{said}");
+    fs::write(&moved, &sound).expect("written");
+    let file = opened();
+    file.view(file.entry("fc/0").expect("listed")).expect("values");
+    fs::File::options().write(true).open(&moved).and_then(|file| file.set_len(8200)).expect("cut");
+    let said = file.view(file.entry("fc/0").expect("listed")).expect_err("cut").to_string();
+    assert!(said.contains("x.onnx.data, at byte 8192 of it: "), "{said}");
     fs::write(&moved, &sound).expect("written");
     let file = opened();
     file.unchanged().expect("as it was");
@@ -210,6 +256,32 @@ fn two_files_are_written_or_none() {
     let line = ["convert", &small, "--input", "d=1,40,2,2", "-o", &folder.file("s.onnx"), "--external-data"];
     let ran = blob(&line).ok();
     assert!(!ran.err.contains("beside the model") && !folder.path().join("s.onnx.data").exists(), "{ran:?}");
+}
+
+/// While a pair is replaced, the model's name always stands for a model.
+#[test]
+fn a_model_is_there_at_every_moment() {
+    let folder = Folder::new();
+    let (source, out) = (source(&folder), folder.file("x.onnx"));
+    let other = ["--external-data", "--force", "--opset", "13"];
+    convert(&source, &out, &other[..2]).ok();
+    let (is_done, mut found) = (AtomicBool::new(false), BTreeSet::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..8).for_each(|i| drop(convert(&source, &out, &other[..2 + 2 * (i % 2)]).ok()));
+            is_done.store(true, Ordering::Relaxed);
+        });
+        while !is_done.load(Ordering::Relaxed) {
+            let model = ModelProto::decode(&*fs::read(&out).expect("a model")).expect("a message");
+            let last = model.graph.expect("a graph").initializer.pop().expect("fc");
+            found.insert(last.external_data[0].value().to_owned());
+        }
+    });
+    report(&format!("onnx: {} names of values while pairs are replaced", found.len()));
+    assert!(found.remove("x.onnx.data") && found.iter().all(|name| name.starts_with(".x.onnx.blob-tmp-")), "{found:?}");
+    let listed = fs::read_dir(folder.path()).expect("a folder").count();
+    assert_eq!(listed, 3);
+    blob(&["verify", &out, "--against", &source]).ok();
 }
 
 /// A recipe has the setting, and a job whose values are gone is done again.

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use blob_core::{DType, Shape};
 use blob_graph::{Make, Need, Prepared, Target, to_onnx};
+use blob_io::net::Phase;
 use blob_io::onnx::{Attribute, Dim, Initializer, Model, Node, Value};
 use blob_io::words::{joined, quoted};
 use blob_io::{Checkpoint, Error, Format, work};
@@ -21,7 +22,7 @@ use crate::onnx::{Onnx as Settings, Ssd};
 use crate::options::refuse;
 use crate::transform::{self, Bound, Fold, Onnx, Topology};
 pub(crate) use around::{Around, blake3};
-pub(crate) use beside::{put_beside, values_name};
+pub(crate) use beside::{put_beside, unnamed, values_name};
 
 /// The steps that may stand before the making of a model.
 const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];
@@ -55,20 +56,29 @@ pub(crate) fn check_step(checkpoint: &Checkpoint, step: &str) -> Result<(), Erro
 /// several dtypes.
 pub(crate) fn of(
     checkpoint: &Checkpoint,
-    (net, bound, fold): (Option<&Topology>, Option<&Bound<'_>>, Option<&Fold>),
+    (net, fold): (Option<&Topology>, Option<&Fold>),
     settings: &Settings,
     dtype: Option<DType>,
 ) -> Result<(Model, Onnx), Error> {
     let graph = graph::of_net(checkpoint, net, settings)?;
-    let Some(bound) = bound else {
+    // Of layers of one name in the file, the net of inference may have one, which gets the last one's tensors.
+    let net = net.map(|net| (net.net(), net.net().in_phase(Phase::Test)));
+    let Some((all, net)) = &net else {
         return Err(refuse(checkpoint, "has tensors that no net was paired with".to_owned()));
     };
+    let bound = &Bound::new(net, checkpoint).without(fold.iter().flat_map(|fold| fold.folded()));
     if let Some(opset) = settings.opset.filter(|opset| !(13..=17).contains(opset)) {
         return Err(refuse(checkpoint, format!("cannot become a model of opset {opset}: 13 to 17 are written")));
     }
     let target = target(settings);
     let (mut model, mut needs) = to_onnx(&graph, &target).map_err(|all| graph::refused(checkpoint, &all))?;
     if let Some(fold) = fold {
+        let of_all = Bound::new(all, checkpoint);
+        if let Some(need) = needs.iter().find(|need| of_all.name(&need.tensor) != bound.name(&need.tensor)) {
+            let message =
+                format!("has several layers with {:?}, and folds another than counts; leave --fold out", need.tensor);
+            return Err(refuse(checkpoint, message));
+        }
         fold::folded(&mut model, &mut needs, fold, |tensor| bound.name(tensor).to_owned()).map_err(|weight| {
             let message = format!("has a fold into {weight:?}, whose layer gets no bias in ONNX; leave --fold out");
             refuse(checkpoint, message)

@@ -86,14 +86,7 @@ impl Plan<'_> {
                 (digests, bytes_out, true)
             }
             Destination::File { path, if_exists, layout } => {
-                let create = |path: &Path| {
-                    let create = if self.is_of_batch { Output::create_in_swept } else { Output::create };
-                    create(path, *if_exists)
-                };
-                let mut output = create(path)?;
-                if let Some((at, values)) = layout.divided().zip(self.values()) {
-                    output = output.divided(at, create(&values)?)?;
-                }
+                let output = self.begin(path, *if_exists, layout)?;
                 if output.is_positioned() {
                     job.file(self, (layout, output), beside, &tally)?
                 } else {
@@ -143,7 +136,7 @@ impl Plan<'_> {
         Ok(Pass { frame_left_out, ..self.job(watch) })
     }
 
-    fn job<'w>(&'w self, watch: &'w dyn Watch) -> Pass<'w> {
+    pub(crate) fn job<'w>(&'w self, watch: &'w dyn Watch) -> Pass<'w> {
         let job = Pass::of_tensors(self.checkpoint, &self.tensors, watch);
         let (base, is_copy) = (self.base.file(), self.is_copy());
         Pass { base, is_copy, strict: self.strict, sha256: self.receipt.sha256, ..job }
@@ -186,13 +179,15 @@ impl<'a> Pass<'a> {
         beside: Option<Complete>,
         tally: &Reports,
     ) -> Result<(Digests, u64, bool), Error> {
-        let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;
+        let (complete, digests) = self.complete(plan, (layout, output), tally)?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
+        let complete = plan.with_meanwhile(complete, layout, &digests)?;
         match beside {
             Some(beside) => beside.publish_after(complete)?,
             None => complete.publish()?,
         }
-        Ok((digests.swap_remove(0), layout.len(), is_recognised))
+        plan.remove_unnamed();
+        Ok((digests, layout.len(), is_recognised))
     }
 
     fn folder(

@@ -1,7 +1,7 @@
 //! The plan of a conversion, decided from headers alone: the tensors of the output, the names, the changes by the
 //! transforms and by the output's format, and the place of each tensor.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
@@ -61,6 +61,8 @@ pub struct Plan<'a> {
     pub(crate) symbol: Option<NewSymbol>,
     /// The ONNX model that the tensors are written into.
     model: Option<Arc<Model>>,
+    /// The files of values of a replaced model that no model names then.
+    pub(crate) unnamed: Vec<PathBuf>,
 }
 
 impl Plan<'_> {
@@ -320,6 +322,9 @@ pub(crate) fn planned_for<'a>(
     let storage = Storage { to, is_folder, has_receipt };
     let files = storage.encode(&mut tensors);
     of_file.extend(model::put_beside(checkpoint, &mut options, &tensors, target)?);
+    let values = options.model.as_ref().and_then(|model| model.outside.as_deref());
+    let (unnamed, removed) = model::unnamed(checkpoint, (to, values), target);
+    of_file.extend(removed);
     let options = &options;
     let frame = frame_of(checkpoint, options, &tensors, has_receipt)?;
     if matches!(base, Template::None) && !layout::keeps_names(checkpoint, options, &tensors) {
@@ -372,6 +377,7 @@ pub(crate) fn planned_for<'a>(
         fold: options.fold.clone(),
         symbol: options.symbol.clone(),
         model: options.model.clone(),
+        unnamed,
     })
 }
 

@@ -279,8 +279,9 @@ impl Source for Folder {
             let part = &self.files[index];
             let end = self.end(index);
             let (now, rest) = buf.split_at_mut(buf.len().min((end - offset) as usize));
-            let read = self.file(index).and_then(|file| file.read_at(offset - part.begin, now));
-            read.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", part.path)))?;
+            let named = |place: String, e: io::Error| io::Error::new(e.kind(), format!("{}{place}: {e}", part.path));
+            let (file, at) = (self.file(index).map_err(|e| named(String::new(), e))?, offset - part.begin);
+            file.read_at(at, now).map_err(|e| named(format!(", at byte {at} of it"), e))?;
             offset += now.len() as u64;
             buf = rest;
         }

@@ -4,6 +4,7 @@
 //! An existing target stays unchanged until the new file is complete. Relies on the file system's rename and file
 //! locks; knows no format.
 
+mod both;
 mod complete;
 mod dir;
 mod disk;
@@ -122,6 +123,12 @@ impl Output {
     /// are locked, and stay.
     pub fn sweep(folder: impl AsRef<Path>) {
         sibling::sweep(folder.as_ref());
+    }
+
+    /// Whether a file is called as a temporary one beside the target is.
+    #[must_use]
+    pub fn is_temporary_of(target: impl AsRef<Path>, file: &str) -> bool {
+        sibling::is_temporary_of(target.as_ref(), file)
     }
 
     /// As [`Output::create`], for one of the files that `index` will name: a file that replaces none is protected as an

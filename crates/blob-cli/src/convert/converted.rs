@@ -52,7 +52,8 @@ impl Document for Converted<'_> {
 
 impl Fields for Converted<'_> {
     fn fields() -> Vec<Field<Self>> {
-        const BLAKE3: &str = "the input's BLAKE3; not in a dry run";
+        const BLAKE3: &str =
+            "the input's BLAKE3, of an ONNX model with its values beside it that of both, joined; not in a dry run";
         let own = vec![
             field("file", Type::String, FILE, |f: &Self| json!(f.checkpoint.name())),
             nullable(
@@ -100,7 +101,7 @@ impl Fields for Converted<'_> {
                 |f| json!(f.found.done.as_ref().map(|done| done.is_recognised)),
             ),
             optional("blake3", Type::String, BLAKE3, |f| json!(f.found.done.as_ref().map(|done| &done.blake3))),
-            optional("sha256", Type::String, "the input's SHA-256, with --sha256", |f| {
+            optional("sha256", Type::String, "the input's SHA-256, likewise, with --sha256", |f| {
                 json!(f.found.done.as_ref().and_then(|done| done.sha256.as_ref()))
             }),
         ];

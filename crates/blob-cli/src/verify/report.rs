@@ -27,6 +27,8 @@ pub(super) struct Report<'a> {
     verdict: Verdict<'a>,
     /// The format in words, where the file opens.
     kind: Option<String>,
+    /// The length of the file that findings tell a byte of: not that of the values of an ONNX model beside it.
+    first_len: Option<u64>,
     /// The first findings, without --all.
     shown: Vec<Line>,
     /// The line of JSON, begun at the first finding.
@@ -44,7 +46,7 @@ impl<'a> Report<'a> {
         out: &'a mut Out,
     ) -> Self {
         let verdict = Verdict { file, bytes, ..Verdict::default() };
-        Self { context, args, out, verdict, kind: None, shown: Vec::new(), line: None, failed: None }
+        Self { context, args, out, verdict, kind: None, first_len: bytes, shown: Vec::new(), line: None, failed: None }
     }
 
     /// Adds a check beyond the structure that passed, in words.
@@ -65,6 +67,7 @@ impl<'a> Report<'a> {
 
     /// Copies the format and the counts from an open file.
     pub(super) fn describe(&mut self, checkpoint: &Checkpoint) {
+        self.first_len = Some(checkpoint.first_len());
         self.kind = Some(kind_of(checkpoint));
         self.verdict.describe(checkpoint);
     }
@@ -208,7 +211,7 @@ impl<'a> Report<'a> {
             let tensor = line.tensor.as_deref().map(|t| format!("{t:?} "));
             return format!("{}{}", tensor.unwrap_or_default(), line.message);
         };
-        let of = self.verdict.bytes.map(|n| format!(" of {n}"));
+        let of = self.first_len.map(|n| format!(" of {n}"));
         let subject = line.subject.as_deref();
         let subject = subject.map(|s| format!(" in {s}"));
         format!("at byte {}{}{}: {}", offset, of.unwrap_or_default(), subject.unwrap_or_default(), line.message)

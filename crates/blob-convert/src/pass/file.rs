@@ -1,13 +1,15 @@
 //! One output file of the tensors of one or several sources: a file with positions, or a pipe.
 
+use std::path::Path;
 use std::sync::Mutex;
 
 use blob_io::layout::{Copied, Layout};
-use blob_io::{Complete, Error, Output};
+use blob_io::{Complete, Error, IfExists, Output};
 
 use super::Pass;
 use crate::copies;
 use crate::hash::Digests;
+use crate::plan::Plan;
 use crate::receipt::Receipt;
 use crate::sink::Sink;
 use crate::threads::{io_threads, lock};
@@ -25,6 +27,34 @@ impl Around<'_> {
     /// The metadata, the receipt last.
     pub(crate) fn metadata(self, digests: &[Digests]) -> Vec<(String, String)> {
         self.metadata.iter().cloned().chain(self.receipt.map(|receipt| receipt.finished(digests))).collect()
+    }
+}
+
+impl Plan<'_> {
+    /// Begins the output, which has a second file where values are beside a model.
+    pub(crate) fn begin(&self, path: &Path, if_exists: IfExists, layout: &Layout) -> Result<Output, Error> {
+        let create = |path: &Path| {
+            let create = if self.is_of_batch { Output::create_in_swept } else { Output::create };
+            create(path, if_exists)
+        };
+        let output = create(path)?;
+        match layout.divided().zip(self.values()) {
+            Some((at, values)) => output.divided(at, create(&values)?),
+            None => Ok(output),
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// The output, which does not have its name yet.
+    pub(crate) fn complete(
+        self,
+        plan: &Plan<'_>,
+        (layout, output): (&Layout, Output),
+        tally: &Reports,
+    ) -> Result<(Complete, Digests), Error> {
+        let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;
+        Ok((complete, digests.swap_remove(0)))
     }
 }
 

@@ -115,8 +115,7 @@ fn with_model(options: Options, recipe: &Recipe, wish: &Wish<'_>, net: Option<&T
     let settings = recipe.target.onnx.clone().unwrap_or_default();
     let rounded = recipe.steps.iter().find(|step| step.name == Dtype::NAME);
     let dtype = rounded.and_then(|step| Dtype::read(&step.settings)).map(Dtype::to);
-    let of = (net, wish.bound.as_ref(), options.fold.as_ref());
-    let (model, initializers) = model::of(wish.checkpoint, of, &settings, dtype)?;
+    let (model, initializers) = model::of(wish.checkpoint, (net, options.fold.as_ref()), &settings, dtype)?;
     Ok(options.model(model, initializers).with(|options| options.external_data = settings.external_data))
 }
 

@@ -11,7 +11,7 @@ use crate::history::receipt_text;
 use crate::model::{self, Around};
 use crate::planned::Planned;
 use crate::step::Step;
-use crate::transform::{Bound, Choice, Dtype, Fold, Followed, Onnx};
+use crate::transform::{Choice, Dtype, Fold, Followed, Onnx};
 
 /// The remark on a model that is compared with the tensors of another format alone, because no step of the receipt
 /// makes a graph; `None` for all other files.
@@ -53,9 +53,7 @@ pub(super) fn compared(
         Ok(net) => net,
         Err(why) => return again(&why),
     };
-    let folded = fold.iter().flat_map(Fold::folded);
-    let bound = net.map(|net| Bound::new(net.net(), source).without(folded));
-    let made = model::of(source, (net, bound.as_ref(), fold.as_ref()), graph, dtype).and_then(|(model, made)| {
+    let made = model::of(source, (net, fold.as_ref()), graph, dtype).and_then(|(model, made)| {
         // Which file the values are in is seen in the model, and the values themselves are compared elsewhere.
         let outside = if let [values] = file.shards() { Some(values.clone()) } else { None };
         Ok((model::blake3(&Model { outside, ..model }, tensors, &[])?, made))

@@ -67,8 +67,9 @@ impl Checkpoint {
         &self.shards
     }
 
-    /// The length of the file itself, without other files behind it.
-    pub(crate) fn first_len(&self) -> u64 {
+    /// The length of the file itself, without the values of an ONNX model in other files behind it.
+    #[must_use]
+    pub fn first_len(&self) -> u64 {
         self.model_len.unwrap_or_else(|| self.file_len())
     }
 

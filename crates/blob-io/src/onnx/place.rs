@@ -33,6 +33,8 @@ pub(super) struct Place {
     /// The number of bytes, where it is stated.
     pub(super) length: Option<u64>,
     pub(super) dtype: DType,
+    /// Whether the model states a SHA-1 of the file.
+    pub(super) has_checksum: bool,
 }
 
 impl Place {
@@ -68,6 +70,6 @@ impl Place {
             return Ok(Err(Fault::new(location.start, FaultKind::words("a path", "text that is not UTF-8"))));
         };
         let [offset, length] = numbers;
-        Ok(Ok(Self { location, offset: offset.unwrap_or(0), length, dtype }))
+        Ok(Ok(Self { location, offset: offset.unwrap_or(0), length, dtype, has_checksum: false }))
     }
 }

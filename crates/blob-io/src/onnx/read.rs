@@ -25,6 +25,9 @@ const MAX_LOOKED_AT: usize = 64;
 /// The longest operator that counts as a sign of a node.
 const LONGEST_OPERATOR: u64 = 256;
 
+/// ONNX's `checksum`: neither onnx 1.23 nor onnxruntime 1.32 compares one, and onnx writes none of its own accord.
+const UNCHECKED: &str = "the model states a SHA-1 of a file of its values, which is not compared";
+
 /// A model, as far as `codec` needs it.
 pub(crate) struct Model {
     /// The versions and the number of nodes, in words.
@@ -214,6 +217,9 @@ impl Walk {
             Err(stop) => return Err(stop),
         };
         if let Some(place) = place {
+            if place.has_checksum {
+                table.warn(Some(span.start), UNCHECKED);
+            }
             let location = table.intern(&place.location, span.start)?;
             self.outside.push(Outside {
                 entry: table.len(),

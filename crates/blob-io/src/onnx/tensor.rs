@@ -39,6 +39,8 @@ pub(super) struct TensorFields {
     texts: u64,
     /// The place in another file, by `location`, `offset` and `length`.
     place: [Option<Span>; 3],
+    /// Whether a SHA-1 of that file is stated.
+    has_checksum: bool,
     /// The first fault of the values.
     fault: Option<Fault>,
 }
@@ -155,7 +157,7 @@ impl TensorFields {
         }
     }
 
-    /// One pair of `external_data`. Of a key that comes again the last value counts; others, as `checksum`, are passed
+    /// One pair of `external_data`. Of a key that comes again the last value counts; others are passed
     /// over.
     fn place(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), ReadError> {
         let Pair { key, value } = Pair::read(cursor, span)?;
@@ -163,6 +165,7 @@ impl TensorFields {
         cursor.seek(key.start);
         let key = cursor.bytes(key.len(), key.end, 16, "a key")?;
         let known = [&b"location"[..], b"offset", b"length"];
+        self.has_checksum |= key == b"checksum";
         if let Some(which) = known.iter().position(|known| *known == key) {
             self.place[which] = value;
         }
@@ -187,7 +190,8 @@ impl TensorFields {
         match chosen {
             Ok(Chosen::Here) => {}
             Ok(Chosen::Elsewhere(dtype)) => match Place::read(cursor, self.place, dtype, self.at)? {
-                Ok(found) => {
+                Ok(mut found) => {
+                    found.has_checksum = self.has_checksum;
                     let fault = FaultKind::words(NOT_HERE, format!("them in {:?}", found.location));
                     entry.fault = Some(Box::new(Fault::new(self.at, fault)));
                     place = Some(found);

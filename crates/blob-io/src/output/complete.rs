@@ -74,10 +74,7 @@ impl Complete {
     pub fn publish(self) -> Result<(), Error> {
         match self.backing {
             Backing::Sibling(sibling) => sibling.publish(&self.name),
-            Backing::Pair(pair) => {
-                let [first, second] = pair.into_files(self.name);
-                first.publish_after(second)
-            }
+            Backing::Pair(pair) => pair.into_parts(self.name).publish(),
             Backing::Held(held) => held.finish().map_err(|e| failed(&self.name, "keep", e)),
             Backing::Inside { .. } | Backing::Direct(_) | Backing::Stdout(_) => Ok(()),
         }

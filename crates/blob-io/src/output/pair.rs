@@ -1,13 +1,15 @@
 //! Two files that are written as if the second followed the first: a model, and the file of its values.
 //!
-//! Relies on `set` for the order of the names.
+//! Where both replace files, a third one stands for the first while the names change: a model that finds the values
+//! under another name. Relies on `set` for the order of the names.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::output::complete::Written;
-use crate::output::{Backing, Complete, Output, request};
+use crate::output::sibling::old_name;
+use crate::output::{Backing, Complete, IfExists, Output, parent, request};
 use crate::wire::sink::Sink;
 use crate::wire::source::{Input, Joined, Source};
 
@@ -18,6 +20,24 @@ pub(super) struct Pair {
     second: Backing,
     second_name: String,
     at: u64,
+    meanwhile: Option<Meanwhile>,
+}
+
+/// How the two files replace two others.
+#[derive(Debug)]
+struct Meanwhile {
+    /// The other name of the second file, until the first file has its own name.
+    name: PathBuf,
+    /// The file that names the second one so.
+    file: Option<Complete>,
+}
+
+/// Two files, each with the name of its target, and the file that has the first one's name in between, with the other
+/// name of the second.
+pub(super) struct Parts {
+    pub(super) first: Complete,
+    pub(super) second: Complete,
+    pub(super) meanwhile: Option<(Complete, PathBuf)>,
 }
 
 impl Output {
@@ -30,9 +50,47 @@ impl Output {
         if let Some(other) = [&self, &second].into_iter().find(|output| !output.is_positioned()) {
             return Err(request(&other.name, "is a pipe or a device, and no place for one of two files"));
         }
+        let meanwhile = Meanwhile::of(&self.backing, &second.backing);
         let Self { name, backing, .. } = self;
-        let pair = Pair { first: backing, second: second.backing, second_name: second.name, at };
+        let pair = Pair { first: backing, second: second.backing, second_name: second.name, at, meanwhile };
         Ok(Self::new(name, Backing::Pair(Box::new(pair))))
+    }
+}
+
+impl Complete {
+    /// Of two files that replace two others: the name that the second file also has, until the first file has its own
+    /// name. See [`Complete::with_meanwhile`].
+    #[must_use]
+    pub fn name_meanwhile(&self) -> Option<&str> {
+        let Backing::Pair(pair) = &self.backing else { return None };
+        pair.meanwhile.as_ref()?.name.file_name()?.to_str()
+    }
+
+    /// Two files that replace two others, with a file that has the first one's name for a moment: like the first, but
+    /// the second file is called [`Complete::name_meanwhile`] in it. So the first file's name always stands for a file
+    /// whose second file is there, the old pair or the new one, also after a crash. Without such a file, there is a
+    /// moment in which no file has the first one's name.
+    ///
+    /// # Errors
+    /// [`Error::Request`] for a file of another target, or if there is no such name.
+    pub fn with_meanwhile(mut self, file: Self) -> Result<Self, Error> {
+        let is_of_target = self.name == file.name;
+        let Backing::Pair(pair) = &mut self.backing else { return Err(request(&self.name, "is one file")) };
+        let Some(meanwhile) = pair.meanwhile.as_mut().filter(|_| is_of_target) else {
+            return Err(request(&file.name, "is no model for the time in which others are replaced"));
+        };
+        meanwhile.file = Some(file);
+        Ok(self)
+    }
+}
+
+impl Meanwhile {
+    fn of(first: &Backing, second: &Backing) -> Option<Self> {
+        let (Backing::Sibling(first), Backing::Sibling(second)) = (first, second) else { return None };
+        let [target, values] = [first.target(), second.target()];
+        let replaces = first.if_exists() == IfExists::Replace && target.exists() && values.exists();
+        let is_one_folder = parent(target) == parent(values);
+        (replaces && is_one_folder).then(|| Self { name: old_name(target), file: None })
     }
 }
 
@@ -42,10 +100,13 @@ impl Pair {
         self.first.complete(name)
     }
 
-    /// The two files, each with the name of its target.
-    pub(super) fn into_files(self, name: String) -> [Complete; 2] {
-        let Self { first, second, second_name, .. } = self;
-        [Complete { name, backing: first }, Complete { name: second_name, backing: second }]
+    pub(super) fn into_parts(self, name: String) -> Parts {
+        let Self { first, second, second_name, meanwhile, .. } = self;
+        Parts {
+            first: Complete { name, backing: first },
+            second: Complete { name: second_name, backing: second },
+            meanwhile: meanwhile.and_then(|meanwhile| Some((meanwhile.file?, meanwhile.name))),
+        }
     }
 
     pub(super) fn written(&self) -> io::Result<Written> {

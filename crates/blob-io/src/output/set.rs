@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Existing};
 use crate::output::disk::optional;
+use crate::output::pair::Parts;
 use crate::output::sibling::{OLD, Sibling, old_name, remove_stale, temp_path};
 use crate::output::{Backing, Complete, IfExists, disk, exists, failed, lock_folder, parent, request, sync_folder};
 
@@ -49,25 +50,6 @@ impl Complete {
 }
 
 impl Complete {
-    /// Names `partner` and then this file; both are in one folder. No new file of the two lies beside the old one of
-    /// the other: an old file of this name is gone before the partner is named. A pipe or a device gets no name.
-    ///
-    /// # Errors
-    /// As [`Complete::publish_with`]. The old files are then unchanged, where the file system can link files.
-    pub fn publish_after(self, partner: Self) -> Result<(), Error> {
-        if !matches!((&self.backing, &partner.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
-            return partner.publish().and_then(|()| self.publish());
-        }
-        let (last, first) = (SetFile::new(self)?, SetFile::new(partner)?);
-        let _lock = wait_for(&last)?;
-        match last.sibling.if_exists() {
-            IfExists::Refuse | IfExists::Same => add(vec![first], last),
-            IfExists::Replace => replace_both(first, last),
-        }
-    }
-}
-
-impl Complete {
     /// Names all files, in any folders. If one cannot be named, the others get back what they replaced, and new files
     /// are removed. Each file is whole at every moment, the old or the new one. A pipe or a device gets no name.
     ///
@@ -77,7 +59,10 @@ impl Complete {
     /// As [`Complete::publish`], for the first file that cannot be named.
     pub fn publish_all(files: Vec<Self>) -> Result<(), Error> {
         let files = files.into_iter().flat_map(|file| match file.backing {
-            Backing::Pair(pair) => pair.into_files(file.name).into_iter().rev().collect(),
+            Backing::Pair(pair) => {
+                let Parts { first, second, .. } = pair.into_parts(file.name);
+                vec![second, first]
+            }
             backing => vec![Self { name: file.name, backing }],
         });
         let files = files.filter(|file| matches!(file.backing, Backing::Sibling(_)));
@@ -148,39 +133,14 @@ impl Aside {
     }
 }
 
-/// Names two files in place of those that exist.
-fn replace_both(first: SetFile, last: SetFile) -> Result<(), Error> {
-    if first.is_there() || last.is_there() {
-        [&first, &last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
-    }
-    let added: Vec<PathBuf> =
-        [&first, &last].iter().filter(|new| !new.is_there()).map(|new| new.target().into()).collect();
-    let (folder, target) = (parent(last.target()), last.target().to_owned());
-    let beside = |target: &Path| (target.to_owned(), old_name(last.target()));
-    let old = Old { files: vec![beside(first.target())], index: beside(last.target()) };
-    let is_linked = old.pairs().all(|(file, other)| optional(disk::hard_link(file, other)).is_ok());
-    let removed = optional(disk::remove_file(&target)).map_err(|e| failed(&last.name, "remove the old file", e));
-    let done = removed.and_then(|()| first.publish()).and_then(|()| {
-        sync_folder(&folder);
-        last.publish()
-    });
-    if done.is_ok() {
-        remove_stale(&target, &|path| remove_old(path));
-    } else {
-        let removed = added.iter().map(|file| optional(disk::remove_file(file))).fold(Ok(()), Result::and);
-        let _ = removed.and_then(|()| if is_linked { old.put_back() } else { Ok(()) });
-    }
-    done
-}
-
 /// A complete file of the set.
-struct SetFile {
-    name: String,
-    sibling: Sibling,
+pub(super) struct SetFile {
+    pub(super) name: String,
+    pub(super) sibling: Sibling,
 }
 
 impl SetFile {
-    fn new(complete: Complete) -> Result<Self, Error> {
+    pub(super) fn new(complete: Complete) -> Result<Self, Error> {
         let Complete { name, backing } = complete;
         match backing {
             Backing::Sibling(sibling) => Ok(Self { name, sibling }),
@@ -188,21 +148,21 @@ impl SetFile {
         }
     }
 
-    fn target(&self) -> &Path {
+    pub(super) fn target(&self) -> &Path {
         self.sibling.target()
     }
 
-    fn is_there(&self) -> bool {
+    pub(super) fn is_there(&self) -> bool {
         fs::symlink_metadata(self.target()).is_ok()
     }
 
-    fn publish(self) -> Result<(), Error> {
+    pub(super) fn publish(self) -> Result<(), Error> {
         self.sibling.publish(&self.name)
     }
 }
 
 /// Waits for the folder's lock; `None` where a folder cannot be locked.
-fn wait_for(index: &SetFile) -> Result<Option<File>, Error> {
+pub(super) fn wait_for(index: &SetFile) -> Result<Option<File>, Error> {
     let folder = parent(index.target());
     for _ in 0..MAX_LOCKS {
         match lock_folder(&folder) {
@@ -215,7 +175,7 @@ fn wait_for(index: &SetFile) -> Result<Option<File>, Error> {
 }
 
 /// Names the files if none exists, or if those that exist may stay.
-fn add(files: Vec<SetFile>, index: SetFile) -> Result<(), Error> {
+pub(super) fn add(files: Vec<SetFile>, index: SetFile) -> Result<(), Error> {
     for file in files.iter().chain([&index]) {
         if file.sibling.if_exists() == IfExists::Refuse && file.is_there() {
             return Err(exists(&file.name, Existing::File));
@@ -262,17 +222,17 @@ fn replace(
 }
 
 /// Removes an old file that no index names any more. Called under the folder's lock.
-fn remove_old(path: &Path) {
+pub(super) fn remove_old(path: &Path) {
     if path.extension().is_some_and(|end| end == OLD) {
         let _ = disk::remove_file(path);
     }
 }
 
 /// The old files under other names, beside the new ones, and the old index.
-struct Old {
+pub(super) struct Old {
     /// Each file that is replaced, and the other name.
-    files: Vec<(PathBuf, PathBuf)>,
-    index: (PathBuf, PathBuf),
+    pub(super) files: Vec<(PathBuf, PathBuf)>,
+    pub(super) index: (PathBuf, PathBuf),
 }
 
 impl Old {
@@ -324,7 +284,7 @@ impl Old {
     }
 
     /// Gives the old names back to the old files, and then to the old index, which lists these names.
-    fn put_back(self) -> io::Result<()> {
+    pub(super) fn put_back(self) -> io::Result<()> {
         for (file, other) in self.pairs() {
             // The second name stays until the end, because the index has this name.
             let third = temp_path(&self.index.0);
@@ -342,7 +302,7 @@ impl Old {
         self.pairs().for_each(|(_, other)| drop(disk::remove_file(other)));
     }
 
-    fn pairs(&self) -> impl Iterator<Item = &(PathBuf, PathBuf)> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = &(PathBuf, PathBuf)> {
         self.files.iter().chain([&self.index])
     }
 }

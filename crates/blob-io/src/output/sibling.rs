@@ -73,6 +73,10 @@ impl Sibling {
         &self.file
     }
 
+    pub(super) fn temporary(&self) -> &Path {
+        &self.temp
+    }
+
     pub(super) fn target(&self) -> &Path {
         &self.target
     }
@@ -230,6 +234,11 @@ fn prefix(target: &Path) -> OsString {
     // because only unlocked files are removed.
     let name = &name[..floor(&name, 200)];
     OsString::from(format!(".{name}{MARK}"))
+}
+
+/// Whether a name is a temporary one of a target.
+pub(super) fn is_temporary_of(target: &Path, name: &str) -> bool {
+    name.as_bytes().starts_with(prefix(target).as_encoded_bytes())
 }
 
 /// Calls `remove` with every path beside `target` that has a temporary name; `remove` checks whether the path is stale.

@@ -1,0 +1,103 @@
+//! Names two files one after the other: weights and their symbol, or the values of a model and the model.
+//!
+//! Relies on `set` for the folder's lock and for the old files under other names.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::output::disk::optional;
+use crate::output::pair::Parts;
+use crate::output::set::{Old, SetFile, add, remove_old, wait_for};
+use crate::output::sibling::{old_name, remove_stale};
+use crate::output::{Backing, Complete, IfExists, disk, failed, parent, sync_folder};
+
+impl Complete {
+    /// Names `partner` and then this file; both are in one folder. No new file of the two lies beside the old one of
+    /// the other: an old file of this name is gone before the partner is named. A pipe or a device gets no name.
+    ///
+    /// # Errors
+    /// As [`Complete::publish_with`]. The old files are then unchanged, where the file system can link files.
+    pub fn publish_after(self, partner: Self) -> Result<(), Error> {
+        if !matches!((&self.backing, &partner.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
+            return partner.publish().and_then(|()| self.publish());
+        }
+        let (last, first) = (SetFile::new(self)?, SetFile::new(partner)?);
+        let _lock = wait_for(&last)?;
+        match last.sibling.if_exists() {
+            IfExists::Refuse | IfExists::Same => add(vec![first], last),
+            IfExists::Replace => replace_both(first, last, None),
+        }
+    }
+}
+
+impl Parts {
+    /// Names the second file and then the first. If both replace files, the file that stands for the first one in
+    /// between is named before: at every moment the first one's name is that of the old or of a new file, and the
+    /// second file of that is there.
+    pub(super) fn publish(self) -> Result<(), Error> {
+        let Self { first: last, second: first, meanwhile } = self;
+        let Some((file, values)) = meanwhile else { return last.publish_after(first) };
+        let [first, last, file] = [first, last, file].map(SetFile::new);
+        let (first, last, meanwhile) = (first?, last?, MeanwhileFile { file: file?, values });
+        let _lock = wait_for(&last)?;
+        replace_both(first, last, Some(meanwhile))
+    }
+}
+
+/// The file that stands for the last one of two, and the other name by which it finds the first.
+struct MeanwhileFile {
+    file: SetFile,
+    values: PathBuf,
+}
+
+impl MeanwhileFile {
+    /// Gives the first file of the two, which has a temporary name, the other name, and takes the target's. False if
+    /// files cannot be linked here; then nothing has changed.
+    fn publish(self, first: &SetFile) -> Result<bool, Error> {
+        if disk::hard_link(first.sibling.temporary(), &self.values).is_err() {
+            return Ok(false);
+        }
+        sync_folder(&parent(&self.values));
+        let published = self.file.publish();
+        if published.is_err() {
+            let _ = disk::remove_file(&self.values);
+        }
+        published.map(|()| true)
+    }
+}
+
+/// Names two files in place of those that exist. The last one's old file goes first, unless a file stands for the last
+/// one meanwhile.
+fn replace_both(first: SetFile, last: SetFile, meanwhile: Option<MeanwhileFile>) -> Result<(), Error> {
+    if first.is_there() || last.is_there() {
+        [&first, &last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
+    }
+    let added: Vec<PathBuf> =
+        [&first, &last].iter().filter(|new| !new.is_there()).map(|new| new.target().into()).collect();
+    let (folder, target) = (parent(last.target()), last.target().to_owned());
+    let beside = |target: &Path| (target.to_owned(), old_name(last.target()));
+    let old = Old { files: vec![beside(first.target())], index: beside(last.target()) };
+    let is_linked = old.pairs().all(|(file, other)| optional(disk::hard_link(file, other)).is_ok());
+    let values = meanwhile.as_ref().map(|meanwhile| meanwhile.values.clone());
+    let is_replaced = match meanwhile.filter(|_| is_linked) {
+        Some(meanwhile) => meanwhile.publish(&first),
+        None => Ok(false),
+    };
+    let ready = is_replaced.and_then(|is_replaced| {
+        let removed = if is_replaced { Ok(()) } else { optional(disk::remove_file(&target)) };
+        removed.map_err(|e| failed(&last.name, "remove the old file", e))
+    });
+    let done = ready.and_then(|()| first.publish()).and_then(|()| {
+        sync_folder(&folder);
+        last.publish()
+    });
+    if done.is_ok() {
+        remove_stale(&target, &|path| remove_old(path));
+    } else {
+        let removed = added.iter().map(|file| optional(disk::remove_file(file))).fold(Ok(()), Result::and);
+        let back = removed.and_then(|()| if is_linked { old.put_back() } else { Ok(()) });
+        // As long as the old file has not come back, the other one may name the values so.
+        let _ = back.and_then(|()| values.map_or(Ok(()), |values| optional(disk::remove_file(&values))));
+    }
+    done
+}
