@@ -47,6 +47,7 @@ fn main() {
         transform(&blob, &vgg16, &dir, &["--layout", "hwio", "--fc-from", "512,7,7"]),
         there_and_back(&blob, &vgg16, &dir),
         splice(&blob, &vgg16, &dir, "fc8/0"),
+        onnx(&blob, &vgg16, &dir),
         vec![load(&vgg16), store(&vgg16, "553 MB of blobs stored as a .caffemodel")],
         stats(&vgg16),
         hash(&vgg16),
@@ -158,6 +159,34 @@ fn splice(blob: &Path, file: &Path, dir: &Path, array: &str) -> Vec<Row> {
     writer.write(&part, IfExists::Replace).expect("written");
     let name = format!("{array} put into a {}", model.format().title());
     against_cp(&name, Command::new(blob).arg("convert").arg(&part).arg("--into").arg(file), &out, file, dir)
+}
+
+/// A model of VGG-16, the list of it, and a net of 1,000 layers without weights.
+fn onnx(blob: &Path, file: &Path, dir: &Path) -> Vec<Row> {
+    let (net, layers, out) = (dir.join("vgg16.prototxt"), dir.join("layers.caffemodel"), dir.join("out.onnx"));
+    std::fs::write(&net, made::vgg16_net()).expect("writable");
+    std::fs::write(&layers, made::layers(1000)).expect("writable");
+    let convert = |file: &Path| {
+        let mut command = Command::new(blob);
+        command.arg("convert").arg(file);
+        command
+    };
+    let [speed, memory] = figures(convert(file).arg("--net").arg(&net), &out, file, dir);
+    let of_layers = (0..rounds()).map(|_| {
+        let (seconds, _) = process(convert(&layers).arg("-o").arg(&out));
+        std::fs::remove_file(&out).expect("removable");
+        seconds * 1e3
+    });
+    let of_layers = median(of_layers);
+    let _ = process(convert(file).arg("--net").arg(&net).arg("-o").arg(&out));
+    let listed = median((0..rounds()).map(|_| process(Command::new(blob).arg("ls").arg(&out)).0 * 1e3));
+    std::fs::remove_file(&out).expect("removable");
+    vec![
+        Row::at_least("VGG-16 of 553 MB to ONNX, speed / cp", speed, "", 0.9),
+        Row::at_most("VGG-16 of 553 MB to ONNX, peak memory", memory, "MiB", 32.0),
+        Row::at_most("ls of its ONNX model, whole process", listed, "ms", 5.0),
+        Row::at_most("a net of 1,000 layers without weights to ONNX", of_layers, "ms", 50.0),
+    ]
 }
 
 /// A command's speed relative to `cp`, and the peak memory, with the bars for a command that only copies.

@@ -93,6 +93,44 @@ pub(crate) fn vgg16(path: &Path) -> io::Result<()> {
     out.flush()
 }
 
+/// The description of VGG-16's net, as a prototxt.
+pub(crate) fn vgg16_net() -> String {
+    let mut net = "input: \"data\" input_shape { dim: 1 dim: 3 dim: 224 dim: 224 }\n".to_owned();
+    let mut bottom = "data".to_owned();
+    let mut layer = |name: &str, kind: &str, settings: &str| {
+        net +=
+            &format!("layer {{ name: \"{name}\" type: \"{kind}\" bottom: \"{bottom}\" top: \"{name}\" {settings} }}\n");
+        name.clone_into(&mut bottom);
+    };
+    for (at, (name, outputs, _)) in CONVS.iter().enumerate() {
+        let settings = format!("convolution_param {{ num_output: {outputs} pad: 1 kernel_size: 3 }}");
+        layer(name, "Convolution", &settings);
+        layer(&format!("relu_{name}"), "ReLU", "");
+        // A pooling ends each of the five groups.
+        if CONVS.get(at + 1).is_none_or(|(next, ..)| next[..5] != name[..5]) {
+            layer(&format!("pool_{name}"), "Pooling", "pooling_param { pool: MAX kernel_size: 2 stride: 2 }");
+        }
+    }
+    for (name, outputs, _) in FULL {
+        layer(name, "InnerProduct", &format!("inner_product_param {{ num_output: {outputs} }}"));
+    }
+    net
+}
+
+/// A NetParameter of `count` layers without weights: sigmoids and hyperbolic tangents in turn.
+pub(crate) fn layers(count: usize) -> Vec<u8> {
+    let text = |number: u64, text: &str| field(number, text.as_bytes());
+    let dims = [1, 3, 224, 224].iter().flat_map(|dim| varint(*dim)).collect::<Vec<u8>>();
+    let mut net = [text(3, "v0"), field(8, &field(1, &dims))].concat();
+    for i in 0..count {
+        let kind = ["Sigmoid", "TanH"][i % 2];
+        let names =
+            [text(1, &format!("l{i}")), text(2, kind), text(3, &format!("v{i}")), text(4, &format!("v{}", i + 1))];
+        net.extend(field(100, &names.concat()));
+    }
+    net
+}
+
 /// Writes an MXNet list of 300 arrays of f32 (V2 records), 1 GB in all.
 pub(crate) fn params(path: &Path) -> io::Result<()> {
     const ARRAYS: u64 = 300;

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import hashlib
 import io
+import json
 import os
 import pickle
 import signal
@@ -16,10 +18,12 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import blob_io
 import numpy as np
 import pytest
+from conftest import DATA, caffemodel
 
 
 def test_a_file_is_a_mapping_in_its_own_order(path: str, weight: np.ndarray) -> None:
@@ -47,6 +51,34 @@ def test_a_file_is_a_mapping_in_its_own_order(path: str, weight: np.ndarray) -> 
     assert (t.layer, t.layer_type, t.kind, t.is_view, t.diff) == ("conv1", "Convolution", "data", False, None)
     np.testing.assert_array_equal(t.numpy(), weight)
     assert t.tobytes() == weight.tobytes() and len(t) == 2
+
+
+def test_a_model_is_read_with_the_values_beside_it(tmp_path: Path) -> None:
+    truth = json.loads((DATA / "onnx/truth.json").read_bytes())["external/model.onnx"]  # onnx's own reading
+    with blob_io.open(DATA / "onnx/external/model.onnx") as f:
+        assert set(f) == set(truth)
+        for name, (_, shape, digest) in truth.items():
+            assert list(f[name].shape) == shape
+            assert hashlib.sha256(f[name].tobytes()).hexdigest() == digest, name
+    names = ("net.caffemodel", "net.prototxt", "net.onnx", "net.onnx.data")
+    net, text, model, values = (tmp_path / name for name in names)
+    weights = [np.arange(960, dtype=np.float32).reshape(20, 48), np.ones(20, np.float32)]
+    net.write_bytes(caffemodel(("ip", "InnerProduct", weights)))
+    text.write_text(
+        'layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 20 } }'
+    )
+    given: dict[str, Any] = {"net": text, "input": {"data": (1, 48)}, "if_exists": "replace"}
+    blob_io.convert(net, model, external_data=True, **given)
+    assert values.read_bytes() == weights[0].tobytes()
+    with blob_io.open(model) as f:
+        assert (f.format, f.keys()) == ("onnx", ["ip/0", "ip/1"])
+        assert (f["ip/0"][3:5, 7] == weights[0][3:5, 7]).all() and (f.get_tensor("ip/1") == 1).all()
+    blob_io.convert(net, model, **given)
+    assert not values.exists()
+    blob_io.convert(net, model, external_data=True, **given)
+    values.unlink()
+    with blob_io.open(model) as f, pytest.raises(blob_io.BlobError, match="net.onnx.data"):
+        f.get_tensor("ip/0")
 
 
 def test_an_array_is_written_by_its_owner_alone(path: str, weight: np.ndarray) -> None:
