@@ -318,12 +318,11 @@ pub(crate) fn planned_for<'a>(
     let is_folder = matches!(target, Place::Folder { .. });
     let to = if is_folder { Format::Npy } else { options.to };
     let mut options = Options { to, followed: net, told_by, ..options.clone() };
-    let has_receipt = is_folder || is_with_receipt(&base, to, &options);
+    let has_receipt = is_folder || base.gets_receipt(to, &options);
     let storage = Storage { to, is_folder, has_receipt };
     let files = storage.encode(&mut tensors);
     of_file.extend(model::put_beside(checkpoint, &mut options, &tensors, target)?);
-    let values = options.model.as_ref().and_then(|model| model.outside.as_deref());
-    let (unnamed, removed) = model::unnamed(checkpoint, (to, values), target);
+    let (unnamed, removed) = model::unnamed(checkpoint, &options, target);
     of_file.extend(removed);
     let options = &options;
     let frame = frame_of(checkpoint, options, &tensors, has_receipt)?;
@@ -397,9 +396,4 @@ fn frame_of(
     } else {
         frame::of(checkpoint, tensors)
     }
-}
-
-/// Whether a file gets a receipt. An output with a base keeps the base's bytes, and so gets none.
-fn is_with_receipt(base: &Template<'_>, to: Format, options: &Options) -> bool {
-    matches!(base, Template::None) && options.gives_receipt(to)
 }

@@ -105,6 +105,11 @@ impl<'a> Template<'a> {
         }
     }
 
+    /// Whether the output gets a receipt. One with a base keeps the base's bytes, and so gets none.
+    pub(crate) fn gets_receipt(&self, to: Format, options: &Options) -> bool {
+        matches!(self, Self::None) && options.gives_receipt(to)
+    }
+
     pub(crate) fn file(&self) -> Option<&Checkpoint> {
         match self {
             Self::None | Self::Same => None,

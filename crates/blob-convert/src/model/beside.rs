@@ -1,5 +1,5 @@
-//! The file of values beside a new ONNX model: whether there is one, which is where the options ask for that and past the
-//! 2 GiB that protobuf reads; and the replacing of two such files.
+//! The file of values beside a new ONNX model: whether there is one, which is where the options ask for that and past
+//! the 2 GiB that protobuf reads; and the replacing of two such files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -81,14 +81,15 @@ pub(crate) fn put_beside(
 /// ours, and not the source.
 pub(crate) fn unnamed(
     checkpoint: &Checkpoint,
-    (to, values): (Format, Option<&str>),
+    options: &Options,
     target: &Place<'_>,
 ) -> (Vec<PathBuf>, Option<Change>) {
     let Place::File { path, if_exists: IfExists::Replace } = *target else { return (Vec::new(), None) };
-    let named = path.file_name().filter(|_| to == Format::Onnx && path.is_file());
+    let named = path.file_name().filter(|_| options.to == Format::Onnx && path.is_file());
     let replaced = named.and_then(|_| OpenOptions::new().from(Format::Onnx).open(path).ok());
     let (Some(name), Some(replaced)) = (named, replaced) else { return (Vec::new(), None) };
-    let own = values_name(name);
+    let (own, model) = (values_name(name), options.model.as_ref());
+    let values = model.and_then(|model| model.outside.as_deref());
     let ours = replaced.shards().iter().filter(|file| own == ***file || Output::is_temporary_of(name, file));
     let files = ours.filter(|file| values != Some(&***file)).map(|file| path.with_file_name(file));
     let files: Vec<PathBuf> =

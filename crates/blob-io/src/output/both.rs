@@ -25,7 +25,7 @@ impl Complete {
         let _lock = wait_for(&last)?;
         match last.sibling.if_exists() {
             IfExists::Refuse | IfExists::Same => add(vec![first], last),
-            IfExists::Replace => replace_both(first, last, None),
+            IfExists::Replace => replace_both(first, last, Before::Goes),
         }
     }
 }
@@ -36,21 +36,40 @@ impl Parts {
     /// second file of that is there.
     pub(super) fn publish(self) -> Result<(), Error> {
         let Self { first: last, second: first, meanwhile } = self;
-        let Some((file, values)) = meanwhile else { return last.publish_after(first) };
-        let [first, last, file] = [first, last, file].map(SetFile::new);
-        let (first, last, meanwhile) = (first?, last?, MeanwhileFile { file: file?, values });
+        if !matches!((&last.backing, &first.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
+            return last.publish_after(first);
+        }
+        let (first, last) = (SetFile::new(first)?, SetFile::new(last)?);
         let _lock = wait_for(&last)?;
-        replace_both(first, last, Some(meanwhile))
+        if last.sibling.if_exists() != IfExists::Replace {
+            return add(vec![first], last);
+        }
+        let before = match meanwhile {
+            Some((file, values)) => Before::Meanwhile(Meanwhile { file: SetFile::new(file)?, values }),
+            None if !first.is_there() => Before::Stays,
+            None => Before::Goes,
+        };
+        replace_both(first, last, before)
     }
 }
 
+/// The old file of the last name, before the first of the two is named.
+enum Before {
+    /// The file is removed: beside another first file it would be wrong.
+    Goes,
+    /// There is no old file of the first name, so that the old file names none.
+    Stays,
+    /// Another file takes the name.
+    Meanwhile(Meanwhile),
+}
+
 /// The file that stands for the last one of two, and the other name by which it finds the first.
-struct MeanwhileFile {
+struct Meanwhile {
     file: SetFile,
     values: PathBuf,
 }
 
-impl MeanwhileFile {
+impl Meanwhile {
     /// Gives the first file of the two, which has a temporary name, the other name, and takes the target's. False if
     /// files cannot be linked here; then nothing has changed.
     fn publish(self, first: &SetFile) -> Result<bool, Error> {
@@ -66,9 +85,8 @@ impl MeanwhileFile {
     }
 }
 
-/// Names two files in place of those that exist. The last one's old file goes first, unless a file stands for the last
-/// one meanwhile.
-fn replace_both(first: SetFile, last: SetFile, meanwhile: Option<MeanwhileFile>) -> Result<(), Error> {
+/// Names two files in place of those that exist. Where files cannot be linked, no file takes the last name meanwhile.
+fn replace_both(first: SetFile, last: SetFile, before: Before) -> Result<(), Error> {
     if first.is_there() || last.is_there() {
         [&first, &last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
     }
@@ -78,13 +96,17 @@ fn replace_both(first: SetFile, last: SetFile, meanwhile: Option<MeanwhileFile>)
     let beside = |target: &Path| (target.to_owned(), old_name(last.target()));
     let old = Old { files: vec![beside(first.target())], index: beside(last.target()) };
     let is_linked = old.pairs().all(|(file, other)| optional(disk::hard_link(file, other)).is_ok());
-    let values = meanwhile.as_ref().map(|meanwhile| meanwhile.values.clone());
-    let is_replaced = match meanwhile.filter(|_| is_linked) {
-        Some(meanwhile) => meanwhile.publish(&first),
-        None => Ok(false),
+    let mut values = None;
+    let is_kept = match before {
+        Before::Meanwhile(meanwhile) if is_linked => {
+            values = Some(meanwhile.values.clone());
+            meanwhile.publish(&first)
+        }
+        Before::Meanwhile(_) | Before::Goes => Ok(false),
+        Before::Stays => Ok(true),
     };
-    let ready = is_replaced.and_then(|is_replaced| {
-        let removed = if is_replaced { Ok(()) } else { optional(disk::remove_file(&target)) };
+    let ready = is_kept.and_then(|is_kept| {
+        let removed = if is_kept { Ok(()) } else { optional(disk::remove_file(&target)) };
         removed.map_err(|e| failed(&last.name, "remove the old file", e))
     });
     let done = ready.and_then(|()| first.publish()).and_then(|()| {

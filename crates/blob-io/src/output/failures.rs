@@ -18,12 +18,13 @@ struct Case {
     read: fn(&Path) -> Option<String>,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case { name: "file", write: file, read: |home| fs::read_to_string(home.join("x")).ok() },
     Case { name: "folder", write: folder, read: |home| whole(&home.join("out"), &["a/x.npy", "y.npy"]) },
     Case { name: "set", write: set, read: indexed },
     Case { name: "pair", write: pair, read: paired },
     Case { name: "divided", write: divided, read: with_values },
+    Case { name: "divided, after one", write: divided_after_one, read: with_values },
     Case { name: "all", write: all, read: |home| whole(home, &ALL) },
 ];
 
@@ -113,10 +114,20 @@ fn divided(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
     complete.publish()
 }
 
-/// A model is one with the values that it names.
+/// A model that has its values within, and later one with a file of values.
+fn divided_after_one(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
+    if text != "old" {
+        return divided(home, if_exists, text);
+    }
+    let mut output = Output::create(home.join("model"), if_exists)?;
+    output.write_all(text.as_bytes())?;
+    output.finish()
+}
+
+/// A model is one with the values that it names, or one that names none.
 fn with_values(home: &Path) -> Option<String> {
     let model = fs::read_to_string(home.join("model")).ok()?;
-    let (text, values) = model.split_once('\n')?;
+    let Some((text, values)) = model.split_once('\n') else { return Some(model) };
     let values = fs::read_to_string(home.join(values)).unwrap_or_else(|_| "no values".to_owned());
     Some(if values == text { values } else { format!("a model of {text}, with {values}") })
 }
