@@ -97,6 +97,7 @@ fn step(node: &Node, given: &[Option<&Tensor>]) -> Vec<Tensor> {
         "Squeeze" | "Unsqueeze" => places::squeeze(node, input(0), maybe(1)),
         "TopK" => return places::top_k(node, input(0), input(1)),
         "ArgMax" => places::arg_max(node, input(0)),
+        "RoiAlign" => windows::roi_align(node, input(0), input(1), input(2)),
         "Resize" => places::resize(node, input(0), maybe(2), maybe(3)),
         "LSTM" => return sequence::lstm(node, given),
         "NonMaxSuppression" => sequence::suppress(node, given),

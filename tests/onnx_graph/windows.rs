@@ -169,3 +169,36 @@ pub(super) fn lrn(node: &Node, x: &Tensor) -> Tensor {
         x.at(index) / (bias + alpha / size as f64 * sum).powf(beta)
     })
 }
+
+/// Averages of bilinear samples within boxes; a sample beyond the image by more than one element is 0.
+pub(super) fn roi_align(node: &Node, x: &Tensor, boxes: &Tensor, images: &Tensor) -> Tensor {
+    let (height, width) = (node.int("output_height", 1) as usize, node.int("output_width", 1) as usize);
+    let (ratio, scale) = (node.int("sampling_ratio", 0) as usize, node.float("spatial_scale", 1.0));
+    assert_eq!(node.text("mode", "avg"), "avg");
+    let is_aligned = node.text("coordinate_transformation_mode", "half_pixel") == "half_pixel";
+    let (images, dims) = (images.whole(), &x.dims);
+    Tensor::of(&[boxes.dims[0], dims[1], height, width], |index| {
+        let image = usize::try_from(images[index[0]]).expect("the place of an image");
+        let average = |axis: usize| -> Vec<(usize, f64)> {
+            let (from, to) = (boxes.at(&[index[0], 1 - axis]), boxes.at(&[index[0], 3 - axis]));
+            let shift = if is_aligned { 0.5 } else { 0.0 };
+            let start = from * scale - shift;
+            let extent = to * scale - shift - start;
+            let extent = if is_aligned { extent } else { extent.max(1.0) };
+            let bin = extent / [height, width][axis] as f64;
+            let count = if ratio > 0 { ratio } else { bin.ceil() as usize };
+            let place = |sample: usize| start + (index[2 + axis] as f64 + (sample as f64 + 0.5) / count as f64) * bin;
+            let last = (dims[2 + axis] - 1) as f64;
+            let inner = (0..count).map(place).filter(|place| (-1.0..=last + 1.0).contains(place));
+            let pair = |place: f64| {
+                let place = place.clamp(0.0, last);
+                let (low, part) = (place.floor(), place.fract());
+                [(low as usize, (1.0 - part) / count as f64), ((low + 1.0).min(last) as usize, part / count as f64)]
+            };
+            inner.flat_map(pair).collect()
+        };
+        let (rows, columns) = (average(0), average(1));
+        let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));
+        pairs.map(|((y, by_y), (z, by_z))| by_y * by_z * x.at(&[image, index[1], *y, *z])).sum()
+    })
+}

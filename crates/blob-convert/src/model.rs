@@ -32,6 +32,7 @@ const LSTM_GATES: [usize; 4] = [0, 2, 1, 3];
 const MOST_SETTINGS: usize = 8;
 /// ONNX's numbers of element types, in the attribute of `Cast`.
 const FLOAT: i64 = 1;
+const INT64: i64 = 7;
 const FLOAT16: i64 = 10;
 
 /// Whether an output is a new model, made of a net.
@@ -226,7 +227,7 @@ fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(),
     let reads = |names: &[String], of: &HashSet<&str>| names.iter().any(|name| of.contains(&**name));
     if let Some(node) = model.nodes.iter().find(|node| {
         let is_mask = node.op_type == "Mod" && reads(&node.outputs, &numbers) && reads(&node.inputs, &planes);
-        is_mask || has_far_places(&shapes, node, dtype)
+        is_mask || is_place(node) || has_far_places(&shapes, node, dtype)
     }) {
         let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
         return Err(refuse(checkpoint, message));
@@ -254,6 +255,11 @@ fn wide_plane(initializer: &Initializer, dtype: DType) -> Option<&str> {
     let Initializer::Constant { name, dtype: DType::I64, bytes, .. } = initializer else { return None };
     let number = i64::from_le_bytes(bytes[..].try_into().ok()?);
     u64::try_from(number).is_ok_and(|number| number > exact(dtype)).then_some(name)
+}
+
+/// Whether a node makes integers of numbers: places that the net computes.
+fn is_place(node: &Node) -> bool {
+    node.op_type == "Cast" && node.attributes.iter().any(|(_, to)| *to == Attribute::Int(INT64))
 }
 
 /// Whether a node gives places as numbers beyond those that a narrow dtype holds one by one.

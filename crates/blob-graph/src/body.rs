@@ -43,7 +43,7 @@ impl Body {
         let own = Initializer::Stored { name: name.clone(), dtype: DType::F32, shape: dims(shape)? };
         self.initializers.push(own);
         self.needs.push(Need { initializer: name.clone(), tensor: tensor.to_owned(), make: key.1.clone() });
-        let operand = Operand { name, shape: shape.to_vec(), dtype: DType::F32 };
+        let operand = Operand { name, shape: shape.to_vec(), dtype: DType::F32, is_whole: false };
         self.made.insert(key, operand.clone());
         Ok(operand)
     }
@@ -68,7 +68,7 @@ impl Body {
         self.constant_bytes += bytes.len() as u64;
         let name = self.names.claim(name);
         self.initializers.push(Initializer::Constant { name: name.clone(), dtype, shape: dims(shape)?, bytes });
-        Ok(Operand { name, shape: shape.to_vec(), dtype })
+        Ok(Operand { name, shape: shape.to_vec(), dtype, is_whole: false })
     }
 }
 

@@ -128,7 +128,7 @@ impl Graph {
                 continue;
             }
             let name = self.values[*value].name.clone();
-            operands[*value] = Some(Operand { name, shape, dtype: DType::F32 });
+            operands[*value] = Some(Operand { name, shape, dtype: DType::F32, is_whole: false });
         }
         for value in self.outputs.iter().filter(|value| net.writer(**value).is_none()) {
             let message = format!("the output {:?} is computed by no layer", net.value_name(*value));

@@ -12,6 +12,8 @@ use crate::unsupported::Refusal;
 
 /// ONNX's number of the element type `FLOAT`.
 pub(crate) const FLOAT: i64 = 1;
+/// ONNX's number of the element type `INT64`.
+pub(crate) const INT64: i64 = 7;
 
 /// Adds a node with one output of integers.
 pub(crate) fn indices(
@@ -162,7 +164,7 @@ fn resized(site: &mut Site<'_>, x: &Operand, shape: &[u64], how: &str) -> Result
     let scales: Vec<f32> = shape.iter().zip(&x.shape).map(|(to, from)| *to as f32 / *from as f32).collect();
     let is_exact = |((by, to), from): ((&f32, &u64), &u64)| f64::from(*by) * *from as f64 == *to as f64;
     let is_exact = scales.iter().zip(shape).zip(&x.shape).all(is_exact);
-    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
+    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32, is_whole: false };
     let attributes = vec![
         ("mode", Attribute::Text("linear".to_owned())),
         ("coordinate_transformation_mode", Attribute::Text(how.to_owned())),
@@ -183,7 +185,7 @@ pub(crate) fn nearest(site: &mut Site<'_>, x: &Operand, scales: [u64; 2]) -> Res
         *extent = extent.saturating_mul(scale);
     }
     let scales = site.floats_of(&[1.0, 1.0, scales[0] as f32, scales[1] as f32], &[4])?;
-    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32 };
+    let none = Operand { name: String::new(), shape: Vec::new(), dtype: DType::F32, is_whole: false };
     let attributes = vec![
         ("mode", Attribute::Text("nearest".to_owned())),
         ("coordinate_transformation_mode", Attribute::Text("asymmetric".to_owned())),

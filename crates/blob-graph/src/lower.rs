@@ -11,7 +11,7 @@ use crate::forms::{FLOAT, unary};
 use crate::graph::Graph;
 use crate::need::Make;
 use crate::operand::{Operand, count};
-use crate::row::Row;
+use crate::row::{Integers, Row};
 use crate::site::Site;
 use crate::target::Target;
 use crate::unsupported::{Problem, Reason, Refusal};
@@ -26,7 +26,7 @@ impl Graph {
             if let (Some(first), Some(batch)) = (shape.first_mut(), batch) {
                 *first = batch;
             }
-            operands[*place] = Some(Operand { name: value.name.clone(), shape, dtype: value.dtype });
+            operands[*place] = Some(Operand { name: value.name.clone(), shape, dtype: value.dtype, is_whole: false });
         }
         operands
     }
@@ -92,7 +92,15 @@ fn lowered(row: &Row, mut site: Site<'_>) -> Result<Vec<Operand>, Refusal> {
         unary(&mut site, "Cast", input, vec![("to", Attribute::Int(FLOAT))])
     });
     let inputs: Vec<Operand> = floats.collect::<Result<_, Refusal>>()?;
-    (row.lower)(&mut Site { inputs: &inputs, ..site })
+    let has_integers = inputs.iter().any(|input| input.is_whole);
+    if has_integers && row.integers == Integers::Refused {
+        return Err(Refusal::parameter("integers as an input are not supported"));
+    }
+    let mut results = (row.lower)(&mut Site { inputs: &inputs, ..site })?;
+    if row.integers == Integers::Kept {
+        results.iter_mut().for_each(|result| result.is_whole = has_integers);
+    }
+    Ok(results)
 }
 
 /// Gives a layer's results the names of the layer's values. A result that the layer's own nodes do not write is a value

@@ -4,9 +4,11 @@
 //! operators' `InferShape` and `Forward` in apache/mxnet 1.9.1.
 
 mod norm;
+mod order;
 mod pool;
 mod reduce;
 mod resize;
+mod roi;
 mod rows;
 mod shape;
 mod slice;

@@ -13,6 +13,8 @@ pub(crate) struct Operand {
     pub(crate) name: String,
     pub(crate) shape: Vec<u64>,
     pub(crate) dtype: DType,
+    /// Whether the framework has integers here. The model has them as f32.
+    pub(crate) is_whole: bool,
 }
 
 /// The axis from the left.

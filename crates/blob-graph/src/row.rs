@@ -25,8 +25,21 @@ pub(crate) struct Row {
     pub(crate) read: usize,
     /// The input that may be a maximum's mask as ONNX has it, of integers; every other input is made of f32.
     pub(crate) mask: Option<usize>,
+    /// What becomes of integers among the inputs.
+    pub(crate) integers: Integers,
     /// Infers the outputs' shapes from the inputs', and adds the nodes that compute the results, one for each output.
     pub(crate) lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
+}
+
+/// What an operator makes of integers, which the model has as f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Integers {
+    /// The form is one of floats alone.
+    Refused,
+    /// All outputs are integers where an input is.
+    Kept,
+    /// The operator's function marks the outputs.
+    Own,
 }
 
 /// The part that a layer has in a graph.
@@ -50,7 +63,22 @@ impl Row {
         parameters: &'static str,
         lower: fn(&mut Site<'_>) -> Result<Vec<Operand>, Refusal>,
     ) -> Self {
-        Self { types, messages, parameters, bottoms: (1, 1), tops: (1, 1), read: MANY, mask: None, lower }
+        Self {
+            types,
+            messages,
+            parameters,
+            bottoms: (1, 1),
+            tops: (1, 1),
+            read: MANY,
+            mask: None,
+            integers: Integers::Refused,
+            lower,
+        }
+    }
+
+    /// The row of an operator whose form fits integers, too.
+    pub(crate) const fn with(self, integers: Integers) -> Self {
+        Self { integers, ..self }
     }
 
     /// The parameter at a path of a layer's settings.

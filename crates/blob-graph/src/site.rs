@@ -176,7 +176,7 @@ impl Site<'_> {
         let mut written = Vec::with_capacity(outputs.len());
         for (dtype, shape) in outputs {
             count(&shape)?;
-            written.push(Operand { name: self.body.names.claim(&base), shape, dtype });
+            written.push(Operand { name: self.body.names.claim(&base), shape, dtype, is_whole: false });
         }
         self.body.nodes.push(OnnxNode {
             name: written.first().map_or(base, |first| first.name.clone()),

@@ -286,5 +286,62 @@ for convention in "valid", "full":
     pooled = S.Pooling_v1(x(), kernel=(3, 3), stride=(2, 2), pad=(1, 1), pool_type="max", pooling_convention=convention)
     case(f"pooling-v1-{convention}", pooled, -np.abs(f(1, 2, 6, 7)))
 
+# GluonCV's: ranks, places, counted numbers, stacks of matrices, samples in boxes.
+for kind, more in {"value": {}, "indices": {"axis": 1}, "both": {"is_ascend": True}}.items():
+    case(f"topk-{kind}", S.topk(x(), k=3, ret_typ=kind, name="t", **more), f(2, 5, 4))
+case("topk-all", S.topk(x(), k=0, axis=0, ret_typ="both", name="t")[1], f(4, 3))
+case("argsort", S.argsort(x(), axis=1), f(2, 5))
+case("argsort-falling", S.argsort(x(), is_ascend=False, dtype="int32"), f(2, 3, 5))
+places = np.float32([[[0, 1, 1], [1, 0, 1]], [[2, 0, 1], [2, 2, 0]]])
+case("gather-nd", S.gather_nd(x(), x("places")), {"data": f(2, 3, 4), "places": places})
+case("gather-nd-whole", S.gather_nd(x(), x("places")), {"data": f(2, 3), "places": places[:, 0]})
+case("reverse", S.reverse(x(), axis=1), f(2, 3, 4))
+case("reverse-two", S.flip(x(), axis=(0, 2)), f(2, 3, 4))
+case("shape-array", S.broadcast_mul(S.cast(S.shape_array(x()), dtype="float32"), x("other")), {"data": f(2, 3, 4), "other": f(3)})
+case("arange", S.broadcast_add(x(), S.arange(3, 11, step=2)), f(2, 4))
+case("arange-stop", S.broadcast_add(x(), S.arange(3, repeat=2)), f(2, 6))
+case("arange-falling", S.broadcast_mul(x(), S.arange(2, -1.5, step=-1.25)), f(2, 3))
+case("repeat", S.repeat(x(), repeats=3, axis=1), f(2, 3, 4))
+case("repeat-first", S.repeat(x(), repeats=2, axis=0), f(2, 3))
+case("repeat-last", S.repeat(x(), repeats=2, axis=-1), f(2, 3, 2))
+case("repeat-all", S.repeat(x(), repeats=2), f(2, 3))
+case("reshape-like", S.reshape_like(x(), x("other")), two((2, 6), (3, 4)))
+case("reshape-like-part", S.reshape_like(x(), x("other"), lhs_begin=1, lhs_end=None, rhs_begin=-2, rhs_end=None), two((2, 12), (5, 3, 4)))
+case("reshape-like-inner", S.reshape_like(x(), x("other"), lhs_begin=1, lhs_end=2, rhs_begin=0, rhs_end=2), two((2, 6, 2), (2, 3, 4)))
+for a, b in (False, False), (True, False), (False, True), (True, True):
+    given = {"data": f(2, *((4, 3) if a else (3, 4))), "other": f(2, *((5, 4) if b else (4, 5)))}
+    case(f"batch-dot-{int(a)}{int(b)}", S.batch_dot(x(), x("other"), transpose_a=a, transpose_b=b), given)
+case("broadcast-ranks", S.broadcast_greater(S.broadcast_sub(x("other"), x()), x("other")), two((2, 3, 4), (3, 1)))
+case("tile-more", S.tile(x(), reps=(2, 1, 1, 3)), f(2, 3))
+whole = lambda name, kind="int64": S.cast(x(name), dtype=kind)
+given = {"data": np.float32([7.9, -7.9, 9, -1.5, 12]), "other": np.float32([2, 2.7, -4, 3, 5.5])}
+case("integers-div", S.cast(S.broadcast_div(whole("data"), whole("other")), dtype="float32") * 1.5, given)
+case("integers-old", S.cast(whole("data", "int32") / whole("other", "int32"), dtype="float32") / 2, given)
+case("integers-mod", S.cast(S.broadcast_mod(whole("data"), whole("other")), dtype="float32") + 0.5, given)
+case("integers-like", S.gather_nd(x(), S.stack(S.cast(x("places"), dtype="int64"), S.ones_like(whole("places"), dtype="int64"))),
+     {"data": f(3, 2), "places": np.float32([2.9, 0, 1])})
+ranked = S.topk(S.Reshape(x(), shape=(0, -1)), k=4, ret_typ="both")
+height, width = S.SliceChannel(S.shape_array(x()), num_outputs=3, axis=0)[1:]
+of_row = S.broadcast_mod(S.cast(ranked[1], dtype="int64"), height * width)
+case("integers-places", S.Group([ranked[0], S.cast(S.broadcast_div(of_row, width), dtype="float32"), S.broadcast_mod(of_row, width)]), f(2, 3, 5))
+case("value-log2", S.log2(x()), np.abs(f(2, 5)) + 0.2)
+case("broadcast-mod", S.broadcast_mod(x(), x("other")), {"data": f(4, 5) * 5, "other": np.float32([[2], [-2], [0], [0.75]])})
+case("broadcast-mod-wide", S.broadcast_mod(x(), x("other")), {"data": np.float32([[7], [-7]]), "other": np.float32([[3, -3, 7, 0]])})
+rois = np.concatenate([random.integers(0, 2, (5, 1)), np.sort(random.random((5, 2, 2)) * 12, 1).reshape(5, 4)], -1).astype(np.float32)
+align = lambda **k: C.ROIAlign(x(), x("rois"), **k)
+case("roi-align", align(pooled_size=(3, 2), spatial_scale=0.5, sample_ratio=2), {"data": f(2, 3, 6, 7), "rois": rois})
+case("roi-align-all", align(pooled_size=(2, 2), spatial_scale=0.6), {"data": f(2, 1, 6, 7), "rois": rois})
+case("roi-align-aligned", align(pooled_size=(2, 3), spatial_scale=0.5, sample_ratio=3, aligned=True), {"data": f(2, 2, 6, 7), "rois": rois})
+# Of box n without an image MXNet's CPU writes one value, the n-th of all, so that the case has the first box without one, and
+# replaces its values.
+none, is_box = rois.copy(), np.ones((5, 1, 2, 2), np.float32)
+none[0], is_box[0] = -1, 0
+pooled = align(pooled_size=(2, 2), spatial_scale=0.5, sample_ratio=1)
+case("roi-align-none", S.where(x("boxes") > 0, pooled, x("boxes")), {"data": f(2, 1, 6, 7), "rois": none, "boxes": is_box})
+several = np.concatenate([rows(9, 3), rows(9, 3), rows(9, 3)])
+case("box-nms-images", nms(topk=7), several)
+case("box-nms-images-split", nms(), several[:2].reshape(1, 2, 9, 6))
+case("box-nms-bare", nms(), several[0])
+
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

@@ -168,6 +168,11 @@ case("lstm-state", [node("LSTM", ["x", "w", "r", "", "", "h0", "c0"], sequence, 
 for opset in (13, 15):
     case("softmax-%d" % opset, [node("Softmax", ["x"], ["y"], axis=1)], opset=opset)
 one("erf", "Erf", np.linspace(-5, 5, 41, dtype=np.float32).reshape(1, 41))
+rois = {"r": np.float32([[0, 0, 3, 4], [-2, 1, 9, 3], [2, 2, 2.2, 2.1]]), "b": i64(1, 0, 1)}
+for mode in ("half_pixel", "output_half_pixel"):
+    for ratio in (0, 2):
+        attributes = {"output_height": 2, "output_width": 3, "sampling_ratio": ratio, "spatial_scale": 0.75}
+        one("roi-align-%s-%d" % (mode, ratio), "RoiAlign", f(2, 2, 5, 6), rois, coordinate_transformation_mode=mode, **attributes)
 
 np.savez_compressed(os.path.join(HERE, "ops.npz"), **arrays)
 print(len([name for name in arrays if name.endswith("/model")]), "cases")

@@ -164,14 +164,52 @@ pub(super) fn stack(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 }
 
 pub(super) fn tile(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    let (x, mut repeats) = (site.x(), site.ints("reps")?);
-    if repeats.len() > x.shape.len() || repeats.iter().any(|repeat| *repeat < 1) {
+    let (mut x, mut repeats) = (site.x(), site.ints("reps")?);
+    if repeats.len() > blob_core::MAX_AXES || repeats.iter().any(|repeat| *repeat < 1) {
         return site.refuse("reps", format!("of {}", shown(&x.shape)));
+    }
+    while x.shape.len() < repeats.len() {
+        x = expanded(site, &x, 0)?;
     }
     let before = x.shape.len() - repeats.len();
     repeats.splice(0..0, std::iter::repeat_n(1, before));
     let repeats: Vec<u64> = repeats.iter().map(|repeat| *repeat as u64).collect();
     Ok(vec![tiled(site, &x, &repeats)?])
+}
+
+/// Each element so many times in a row, along an axis, or of all values.
+pub(super) fn repeat(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let (mut x, repeats, mut axis) = (site.x(), site.size("repeats")?, 0);
+    if site.is_none("axis") {
+        x = site.reshape(&x, &[count(&x.shape)?])?;
+    } else {
+        axis = canonical(site.int("axis")?, &x.shape)?;
+    }
+    let mut shape = x.shape.clone();
+    shape[axis] = shape[axis].saturating_mul(repeats);
+    let apart = expanded(site, &x, axis + 1)?;
+    let mut longer = apart.shape.clone();
+    longer[axis + 1] = repeats;
+    let longer = forms::repeated(site, &apart, &longer)?;
+    Ok(vec![site.reshape(&longer, &shape)?])
+}
+
+/// The first input with some of its axes replaced by some of the second input's, which have as many elements.
+pub(super) fn reshape_like(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let (x, like) = (site.x(), site.inputs[1].shape.clone());
+    let span = |first: &str, last: &str, rank: usize| -> Result<(usize, usize), Refusal> {
+        let place = |name: &str, default: usize| -> Result<usize, Refusal> {
+            let stated = if site.is_none(name) { default as i64 } else { site.int(name)? };
+            let from_left = if stated < 0 { stated.saturating_add(rank as i64) } else { stated };
+            let place = usize::try_from(from_left).ok().filter(|place| *place <= rank);
+            place.map_or_else(|| site.refuse(name, format!("of {rank} axes")), Ok)
+        };
+        let (first_axis, end) = (place(first, 0)?, place(last, rank)?);
+        if first_axis > end { site.refuse(first, "is behind the end") } else { Ok((first_axis, end)) }
+    };
+    let (own, other) = (span("lhs_begin", "lhs_end", x.shape.len())?, span("rhs_begin", "rhs_end", like.len())?);
+    let shape = [&x.shape[..own.0], &like[other.0..other.1], &x.shape[own.1..]].concat();
+    Ok(vec![site.reshape(&x, &shape)?])
 }
 
 /// Axes of 1 become longer: the extents are stated, or those of the second input.

@@ -14,6 +14,8 @@ use crate::unsupported::Refusal;
 
 /// The most numbers of one layer's anchors.
 const MAX_ANCHORS: u64 = 1 << 23;
+/// The most images, or classes apart, of one suppression: each has nodes of its own.
+const MAX_IMAGES: u64 = 256;
 /// The most classes.
 const MAX_CLASSES: u64 = 1 << 12;
 
@@ -144,31 +146,59 @@ fn column(site: &mut Site<'_>, rows: &Operand, at: u64) -> Result<Operand, Refus
 /// More than any score.
 const BELOW: f32 = 1e30;
 
-/// The rows of boxes that overlap no better one of their class, the best first; the others are −1.
-///
-/// Boxes of several classes are moved apart by more than all of them cover, so that they do not overlap.
+/// The columns of rows of boxes, and how many boxes are looked at.
+struct Columns {
+    edges: u64,
+    score: u64,
+    class: Option<u64>,
+    most: u64,
+}
+
+/// The rows of boxes that overlap no better one of their class, the best first; the others are −1. Each image is
+/// looked at alone.
 pub(super) fn box_nms(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
-    let [1, rows, width] = x.shape[..] else {
-        return Err(Refusal::shape(format!("boxes of {}, where those of one image are supported", shown(&x.shape))));
+    site.rank(&x, 2..=8)?;
+    let (leading, [rows, width]) = x.shape.split_at(x.shape.len() - 2) else {
+        return Err(Refusal::shape(format!("boxes of {}", shown(&x.shape))));
     };
+    let images = count(leading)?;
+    if images > MAX_IMAGES {
+        return Err(Refusal::shape(format!("{images} images with boxes, where {MAX_IMAGES} are supported")));
+    }
+    let (rows, width) = (*rows, *width);
     let place = |name: &str| -> Result<u64, Refusal> {
         let place = u64::try_from(site.int(name)?).ok().filter(|place| *place < width);
         place.map_or_else(|| site.refuse(name, format!("of {width} numbers")), Ok)
     };
-    let (first, score) = (place("coord_start")?, place("score_index")?);
-    if first + 4 > width || site.text("in_format") != "corner" || site.text("out_format") != "corner" {
+    let (edges, score) = (place("coord_start")?, place("score_index")?);
+    if edges + 4 > width || site.text("in_format") != "corner" || site.text("out_format") != "corner" {
         return site.refuse("coord_start", "without the four edges of boxes is not supported");
     }
-    let stated = if site.int("id_index")? >= 0 { Some(place("id_index")?) } else { None };
-    let is_forced = site.flag("force_suppress")?;
-    let class = stated.filter(|_| !is_forced);
+    let class = if site.int("id_index")? >= 0 { Some(place("id_index")?) } else { None };
     let most = u64::try_from(site.int("topk")?).ok().filter(|most| *most > 0).map_or(rows, |most| most.min(rows));
-    let all = site.reshape(&x, &[rows, width])?;
-    let mut scores = column(site, &all, score)?;
-    if let Some(stated) = stated {
+    let columns = Columns { edges, score, class, most };
+    let all = site.reshape(&x, &[images, rows, width])?;
+    let mut results = split(site, &all, 0, &vec![1; images as usize])?;
+    for image in &mut results {
+        *image = site.reshape(image, &[rows, width])?;
+        let kept = best_boxes(site, image, &columns)?;
+        *image = site.reshape(&kept, &[1, rows, width])?;
+    }
+    let result = concat(site, &results, 0)?;
+    Ok(vec![site.reshape(&result, &x.shape)?])
+}
+
+/// The rows of one image that are left, then rows of −1.
+///
+/// Boxes of several classes are moved apart by more than all of them cover, so that they do not overlap.
+fn best_boxes(site: &mut Site<'_>, all: &Operand, columns: &Columns) -> Result<Operand, Refusal> {
+    let [rows, width] = [all.shape[0], all.shape[1]];
+    let (first, most) = (columns.edges, columns.most);
+    let mut scores = column(site, all, columns.score)?;
+    if let Some(class) = columns.class {
         // Boxes of the background, which is −1 unless stated, are below all others, and below the least score.
-        let (classes, background) = (column(site, &all, stated)?, site.int("background_id")?);
+        let (classes, background) = (column(site, all, class)?, site.int("background_id")?);
         let background = site.scalar(background as f32)?;
         let is_background = compared(site, "Equal", &classes, &background)?;
         let below = with(site, "Mul", is_background, BELOW, 1.0)?;
@@ -177,9 +207,10 @@ pub(super) fn box_nms(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let limit = site.ints_of(&[most as i64])?;
     let outputs = vec![(DType::F32, vec![most]), (DType::I64, vec![most])];
     let best = site.ops("TopK", &[&scores, &limit], vec![("axis", Attribute::Int(0))], outputs)?;
-    let best_rows = gathered(site, &all, &best[1])?;
+    let best_rows = gathered(site, all, &best[1])?;
     let mut boxes = cut(site, &best_rows, &[Cut { axis: 1, start: first, end: first + 4 }])?;
-    if let Some(class) = class {
+    let is_forced = site.flag("force_suppress")?;
+    if let Some(class) = columns.class.filter(|_| !is_forced) {
         let classes = cut(site, &best_rows, &[Cut { axis: 1, start: class, end: class + 1 }])?;
         let (high, low) =
             (reduced(site, "ReduceMax", &boxes, &[0, 1], true)?, reduced(site, "ReduceMin", &boxes, &[0, 1], true)?);
@@ -198,8 +229,7 @@ pub(super) fn box_nms(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let (none, last) = (site.ints_of(&[0, 0])?, site.ints_of(&[0])?);
     let pads = indices(site, "Concat", &[&none, &missing, &last], vec![("axis", Attribute::Int(0))], vec![4])?;
     let fill = site.scalar(-1.0)?;
-    let result = site.op("Pad", &[&kept, &pads, &fill], vec![], vec![rows, width])?;
-    Ok(vec![site.reshape(&result, &x.shape)?])
+    site.op("Pad", &[&kept, &pads, &fill], vec![], vec![rows, width])
 }
 
 /// The places of the boxes that overlap no better one, of so many classes; `scores` has one row a class.

@@ -3,7 +3,7 @@
 use blob_core::DType;
 use blob_io::onnx::Attribute;
 
-use crate::forms::{self, along, clipped, compared, unary, with};
+use crate::forms::{self, FLOAT, INT64, along, clipped, compared, indices, unary, with};
 use crate::operand::{Operand, canonical, count, shown};
 use crate::site::Site;
 use crate::unsupported::Refusal;
@@ -24,12 +24,23 @@ pub(super) fn dropout(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     pass(site)
 }
 
-/// The element type of a model is one for all values; a cast to integers would cut off.
+/// The element type of a model is one for all values, so that integers are floats without a fraction.
 pub(super) fn cast(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let x = site.x();
     match site.text("dtype") {
-        "float16" | "float32" | "float64" => pass(site),
-        _ => site.refuse("dtype", "is no type of floats"),
+        "float16" | "float32" | "float64" => Ok(vec![Operand { is_whole: false, ..x }]),
+        "int32" | "int64" => Ok(vec![Operand { is_whole: true, ..without_fraction(site, &x)? }]),
+        _ => site.refuse("dtype", "is neither a type of floats, nor int32 or int64"),
     }
+}
+
+/// Numbers cut off towards 0.
+fn without_fraction(site: &mut Site<'_>, x: &Operand) -> Result<Operand, Refusal> {
+    if x.is_whole {
+        return Ok(x.clone());
+    }
+    let whole = indices(site, "Cast", &[x], vec![("to", Attribute::Int(INT64))], x.shape.clone())?;
+    unary(site, "Cast", &whole, vec![("to", Attribute::Int(FLOAT))])
 }
 
 /// The operators of one node and no parameter, by MXNet's names.
@@ -61,6 +72,10 @@ fn function(site: &mut Site<'_>, name: &str) -> Result<Vec<Operand>, Refusal> {
         "rsqrt" => {
             let root = unary(site, "Sqrt", &x, vec![])?;
             unary(site, "Reciprocal", &root, vec![])?
+        }
+        "log2" => {
+            let log = unary(site, "Log", &x, vec![])?;
+            with(site, "Mul", log, std::f32::consts::LOG2_E, 1.0)?
         }
         "softsign" => {
             let size = unary(site, "Abs", &x, vec![])?;
@@ -167,6 +182,18 @@ fn swapped(site: &mut Site<'_>, op_type: &str, a: &Operand, b: &Operand) -> Resu
     compared(site, other, b, a)
 }
 
+/// The shape of an operation between two shapes, whose last axes stand beside each other: extents are equal, or 1.
+fn joined(a: &[u64], b: &[u64]) -> Option<Vec<u64>> {
+    let rank = a.len().max(b.len());
+    let extent = |shape: &[u64], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |own| shape[own]);
+    let pairs = (0..rank).map(|axis| match (extent(a, axis), extent(b, axis)) {
+        (one, two) if one == two || two == 1 => Some(one),
+        (1, two) => Some(two),
+        _ => None,
+    });
+    pairs.collect()
+}
+
 /// Two values: of one shape, or for `broadcast_…` of extents that are equal or 1.
 pub(super) fn binary(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     let [a, b] = [0, 1].map(|place| site.inputs[place].clone());
@@ -176,16 +203,27 @@ pub(super) fn binary(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if broadcast.is_none() {
         same_shape(site.inputs)?;
     }
-    let extents = a.shape.iter().zip(&b.shape).map(|pair| match pair {
-        (one, two) if one == two || *two == 1 => Some(*one),
-        (1, two) => Some(*two),
-        _ => None,
-    });
-    let shape: Option<Vec<u64>> = extents.collect();
-    let Some(shape) = shape.filter(|_| a.shape.len() == b.shape.len()) else {
+    let Some(shape) = joined(&a.shape, &b.shape) else {
         return Err(Refusal::shape(format!("{} beside {}", shown(&a.shape), shown(&b.shape))));
     };
-    Ok(vec![between(site, name, &a, &b, &shape)?])
+    if a.is_whole != b.is_whole || a.is_whole && name == "power" {
+        return Err(Refusal::parameter(format!("{name} of integers, or of integers beside floats, is not supported")));
+    }
+    let result = if name == "mod" { rest(site, &a, &b, &shape)? } else { between(site, name, &a, &b, &shape)? };
+    // A quotient of integers is one, too.
+    Ok(vec![if a.is_whole && name == "div" { without_fraction(site, &result)? } else { result }])
+}
+
+/// The rest of a division, with the divisor's sign, as in Python; 0 where the divisor is 0.
+fn rest(site: &mut Site<'_>, a: &Operand, b: &Operand, shape: &[u64]) -> Result<Operand, Refusal> {
+    let zero = site.scalar(0.0)?;
+    let of_dividend = site.op("Mod", &[a, b], vec![("fmod", Attribute::Int(1))], shape.to_vec())?;
+    let product = site.op("Mul", &[&of_dividend, b], vec![], shape.to_vec())?;
+    let is_unlike = compared(site, "Less", &product, &zero)?;
+    let step = site.op("Mul", &[&is_unlike, b], vec![], shape.to_vec())?;
+    let moved = site.op("Add", &[&of_dividend, &step], vec![], shape.to_vec())?;
+    let is_zero = site.ops("Equal", &[b, &zero], vec![], vec![(DType::Bool, b.shape.clone())])?;
+    site.op("Where", &[&is_zero[0], &zero, &moved], vec![], shape.to_vec())
 }
 
 /// A value and a number: `_plus_scalar`, in old files `_PlusScalar`; of `_rminus_scalar` the number stands first.

@@ -1,6 +1,7 @@
 //! Convolutions, transposed ones, and fully connected layers, by MXNet's attributes.
 
-use crate::operand::Operand;
+use crate::forms::transposed;
+use crate::operand::{Operand, shown};
 use crate::site::Site;
 use crate::unsupported::Refusal;
 use crate::window::{Convolution, Window, inner};
@@ -73,4 +74,24 @@ pub(super) fn fully_connected(site: &mut Site<'_>) -> Result<Vec<Operand>, Refus
     let axis = if site.flag("flatten")? { 1 } else { x.shape.len() - 1 };
     let (outputs, has_bias) = (site.size("num_hidden")?, !site.flag("no_bias")?);
     inner(site, axis, outputs, (false, has_bias))
+}
+
+/// The products of two stacks of matrices, either of which may be turned.
+pub(super) fn batch_dot(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
+    let mut factors = [0, 1].map(|place| site.inputs[place].clone());
+    for (factor, name) in factors.iter_mut().zip(["transpose_a", "transpose_b"]) {
+        site.rank(factor, 3..=8)?;
+        if site.flag(name)? {
+            let mut order: Vec<usize> = (0..factor.shape.len()).collect();
+            order.swap(factor.shape.len() - 2, factor.shape.len() - 1);
+            *factor = transposed(site, factor, &order)?;
+        }
+    }
+    let [a, b] = &factors;
+    let (of_a, of_b) = (a.shape.split_at(a.shape.len() - 2), b.shape.split_at(b.shape.len() - 2));
+    if of_a.0 != of_b.0 || of_a.1[1] != of_b.1[0] {
+        return Err(Refusal::shape(format!("{} times {}", shown(&a.shape), shown(&b.shape))));
+    }
+    let shape = [of_a.0, &[of_a.1[0], of_b.1[1]]].concat();
+    Ok(vec![site.op("MatMul", &[a, b], vec![], shape)?])
 }

@@ -237,14 +237,72 @@ fn absurd_symbols_are_refused() {
         ("_contrib_BilinearResize2D", "scale_height=1e30;scale_width=1"),
         ("softmax", "axis=4"),
         ("clip", "a_min=2;a_max=-1"),
-        ("Cast", "dtype=int32"),
+        ("Cast", "dtype=uint8"),
         ("Dropout", "mode=always"),
         ("LRN", "nsize=4"),
+        ("topk", "k=9"),
+        ("topk", "axis=None"),
+        ("topk", "ret_typ=mask"),
+        ("topk", "dtype=uint8"),
+        ("argsort", "axis=4"),
+        ("reverse", "axis=(0,4)"),
+        ("repeat", "repeats=0"),
+        ("repeat", "repeats=9223372036854775807;axis=1"),
         ("sum", "axis=(4,)"),
         ("Embedding", "input_dim=3;output_dim=2"),
         ("L2Normalization", "mode=places"),
     ] {
         assert!(one(&[1, 3, 8, 8], op, attributes).is_err(), "{op} {attributes}");
+    }
+}
+
+/// `_arange` has no input: the numbers that it counts are bounded.
+#[test]
+fn numbers_that_no_count_has_are_refused() {
+    let counted = |attributes: &str| {
+        let nodes: &[Node<'_>] =
+            &[("null", "data", "", ""), ("_arange", "numbers", attributes, ""), ("broadcast_add", "y", "", "0.0 1.0")];
+        Graph::from_net(&net(nodes, "2.0"), &shapes(&[1], &[]))
+    };
+    assert!(counted("start=0;stop=7;step=2").is_ok());
+    for attributes in [
+        "start=0;stop=7;step=0",
+        "start=7;stop=0",
+        "start=0;stop=1e38",
+        "start=0;stop=9;repeat=4294967295",
+        "start=0;stop=9;infer_range=True",
+        "start=0;stop=9;dtype=float16",
+    ] {
+        assert!(counted(attributes).is_err(), "{attributes}");
+    }
+}
+
+/// Integers go on as far as MXNet has them, and no further than into operators that compute with them.
+#[test]
+fn integers_are_read_by_few_operators() {
+    let of_whole = |op: &str, attributes: &str, inputs: &str| {
+        let nodes: &[Node<'_>] = &[
+            ("null", "data", "", ""),
+            ("Cast", "whole", "dtype=int64", "0.0"),
+            ("Reshape", "other", "shape=(-1,)", "1.0"),
+            ("Cast", "float", "dtype=float32", "2.0"),
+            (op, "y", attributes, inputs),
+        ];
+        Graph::from_net(&net(nodes, "4.0"), &shapes(&[6], &[]))
+    };
+    for (op, attributes, inputs) in
+        [("broadcast_div", "", "1.0 2.0"), ("broadcast_add", "", "0.0 3.0"), ("sqrt", "", "3.0")]
+    {
+        assert!(of_whole(op, attributes, inputs).is_ok(), "{op}");
+    }
+    for (op, attributes, inputs) in [
+        ("sqrt", "", "2.0"),
+        ("broadcast_add", "", "0.0 2.0"),
+        ("broadcast_power", "", "1.0 2.0"),
+        ("_plus_scalar", "scalar=1", "1.0"),
+        ("mean", "", "1.0"),
+    ] {
+        assert!(of_whole(op, attributes, inputs).is_err(), "{op} of integers");
     }
 }
 
