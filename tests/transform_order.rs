@@ -1,21 +1,24 @@
 //! Weights in another order and other shapes: equal to NumPy's, and to loops over all indices. Refusals, and what is
 //! told, are rows of `cases/steps.txt`.
 
-use blob_convert::transform::{FcFrom, Layout, Rgb, SqueezeLegacy};
+use std::path::Path;
+
+use blob_convert::transform::{Dtype, FcFrom, Layout, Rgb, SqueezeLegacy};
 use blob_convert::{Options, Place, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Format};
 use proptest::prelude::*;
 
 use crate::support::conversion::to_bytes;
-use crate::support::floats::values;
+use crate::support::floats::{values, wide};
 use crate::support::message::{floats, len, shape, var};
 use crate::support::work::broken_bounds;
 use crate::support::{Folder, blob, data, open};
+use crate::there_and_back::convert;
 use crate::transform::float;
 
 /// A net of layers of these types, each with blobs of these shapes that contain 0, 1, 2, ….
-fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
+pub(crate) fn net(layers: &[(&str, &str, &[&[u64]])]) -> Checkpoint {
     let mut bytes = Vec::new();
     for (name, kind, blobs) in layers {
         let mut layer = [len(1, name.as_bytes()), len(2, kind.as_bytes())].concat();
@@ -118,6 +121,35 @@ fn the_columns_of_a_large_inner_product_are_permuted() {
         }
     }
     assert_eq!(values.next(), None);
+}
+
+/// Two permutations of a tensor of two panels: as one, where the output takes pieces in any order, and where it does
+/// not; and with a rounding behind them or between, which keeps them apart.
+#[test]
+fn a_large_inner_product_is_permuted_twice() {
+    let (rows, c, h, w) = (256, 24, 20, 19);
+    let source = net(&[("fc6", "InnerProduct", &[&[rows, c * h * w], &[rows]])]);
+    let from = || FcFrom::new(c as usize, h as usize, w as usize).expect("inputs");
+    let f64 = || Dtype::new(DType::F64).expect("a float");
+    let out = Folder::new();
+    let folder = format!("{}/", out.file("npy"));
+    convert(&source, &safetensors().transform(from()).transform(Layout::Hwio), Path::new(&folder)).expect("written");
+    for ours in [
+        Checkpoint::open(&folder).expect("opens"),
+        converted(&source, &safetensors().transform(from()).transform(Layout::Hwio)),
+        converted(&source, &safetensors().transform(from()).transform(Layout::Hwio).transform(f64())),
+        converted(&source, &safetensors().transform(from()).transform(f64()).transform(Layout::Hwio)),
+    ] {
+        assert_eq!(tensor(&ours, "fc6/0").0, [(c * h * w) as usize, rows as usize]);
+        let mut values = wide(&ours, "fc6/0").into_iter();
+        for (y, x) in (0..h).flat_map(|y| (0..w).map(move |x| (y, x))) {
+            for (channel, row) in (0..c).flat_map(|channel| (0..rows).map(move |row| (channel, row))) {
+                let stood = ((row * c + channel) * h + y) * w + x;
+                assert_eq!(values.next(), Some(stood as f64), "{y}, {x}, {channel}, {row}");
+            }
+        }
+        assert_eq!(values.next(), None);
+    }
 }
 
 proptest! {

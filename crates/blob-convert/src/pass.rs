@@ -8,6 +8,7 @@ mod ahead;
 mod file;
 mod names;
 mod proof;
+mod separate;
 
 use std::path::Path;
 use std::slice;
@@ -19,7 +20,7 @@ use blob_io::{Checkpoint, Complete, Error, IfExists, Output};
 use crate::change::Group;
 use crate::destination::Destination;
 use crate::digest::{Algorithm, Subject, digest};
-use crate::hash::{self, Digests, OfSource, PIECE, Streams};
+use crate::hash::{self, Digests, OfSource, Streams};
 use crate::options::{refuse, refuse_all};
 use crate::plan::Plan;
 use crate::planned::{How, Planned};
@@ -272,12 +273,7 @@ impl<'a> Pass<'a> {
         let next = AtomicUsize::new(0);
         let read_separate = || -> Result<(), Error> {
             while let Some(tensor) = separate.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-                let mut at = 0;
-                self.stream(tensor, tally(tensor), |bytes| {
-                    put(tensor, at, bytes)?;
-                    at += bytes.len() as u64;
-                    Ok(())
-                })?;
+                self.separate(tensor, tally(tensor), sink.takes_any_order(), &mut |at, bytes| put(tensor, at, bytes))?;
             }
             Ok(())
         };
@@ -306,46 +302,27 @@ impl<'a> Pass<'a> {
         });
         let OfSource { blake3, sha256, unpacked } =
             passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
-        let mut tallies: Vec<&Reports> = (0..self.tensors.len()).map(tally).collect();
+        let (zeroed, lost) = self.losses((0..self.tensors.len()).map(tally))?;
+        let frame_left_out = self.frame_left_out;
+        Ok(Digests { blake3, sha256, unpacked, tensors: tensors.finish(), lost, zeroed, frame_left_out })
+    }
+
+    /// How many values rounding made 0, and how many were lost otherwise; `tallies` has the reports of each tensor's file.
+    ///
+    /// # Errors
+    /// Lost values, where these are an error.
+    fn losses<'t>(self, tallies: impl Iterator<Item = &'t Reports>) -> Result<(u64, u64), Error> {
+        let mut tallies: Vec<&Reports> = tallies.collect();
         tallies.dedup_by(|a, b| std::ptr::eq(*a, *b));
-        let (mut lost, mut zeroed) = (0, 0);
+        let (mut zeroed, mut lost) = (0, 0);
         for tally in tallies {
             if self.strict {
                 self.check_no_losses(&tally.found())?;
             }
             let (own_zeroed, own_lost) = tally.lost_values();
-            (lost, zeroed) = (lost + own_lost, zeroed + own_zeroed);
+            (zeroed, lost) = (zeroed + own_zeroed, lost + own_lost);
         }
-        let frame_left_out = self.frame_left_out;
-        Ok(Digests { blake3, sha256, unpacked, tensors: tensors.finish(), lost, zeroed, frame_left_out })
-    }
-
-    /// One tensor's bytes in the output's order. Progress is not advanced: the pass counts these bytes.
-    fn stream(
-        self,
-        tensor: usize,
-        tally: &Reports,
-        mut take: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let planned = &self.tensors[tensor];
-        let watch = Uncounted(self.watch);
-        let mut values = planned.open(self.checkpoint, &watch, tally)?;
-        let mut left = planned.spec.byte_len();
-        let mut buf = vec![0; left.min(PIECE as u64) as usize];
-        loop {
-            watch.step(0)?;
-            let n = values.pull(&mut buf)?;
-            // The transform may be the user's own code.
-            let Some(rest) = left.checked_sub(n as u64).filter(|rest| n > 0 || *rest == 0) else {
-                let message = format!("array {:?}: its values are not as many as were planned", planned.spec.name);
-                return Err(refuse(self.checkpoint, message));
-            };
-            if n == 0 {
-                return Ok(());
-            }
-            take(&buf[..n])?;
-            left = rest;
-        }
+        Ok((zeroed, lost))
     }
 
     /// Checks that no values were lost.

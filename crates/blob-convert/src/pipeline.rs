@@ -126,7 +126,7 @@ fn apply(step: &'static str, mut made: Made, before: &[Planned], gone: &HashSet<
         }
         Values::Computed(compute) => {
             let inputs = made.from.iter().map(|index| before[*index].clone()).collect();
-            let computed = Computed::new(compute, made.tensor.clone(), inputs);
+            let computed = Computed::new(compute, made.tensor.clone(), inputs).in_one();
             (How::Computed(Arc::new(computed)), made.tensor.dtype, Vec::new())
         }
     };

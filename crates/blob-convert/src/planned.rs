@@ -9,7 +9,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
 use crate::change::Change;
 use crate::rounded::Rounded;
-use crate::transform::{Compute, Inputs, NetOrigin, Reports, Stream};
+use crate::transform::{Compute, Inputs, NetOrigin, Panels, Reorder, Reports, Stream};
 use crate::watch::{Watch, Watched};
 
 /// One tensor of the output.
@@ -90,6 +90,27 @@ impl Computed {
         let reads = inputs.iter().map(Planned::reads).fold(0, u64::saturating_add);
         Self { compute, made, inputs, reads }
     }
+
+    /// The same values by one permutation, if both this computation and its input permute axes.
+    pub(crate) fn in_one(self) -> Self {
+        let [Planned { how: How::Computed(first), casts, .. }] = &self.inputs[..] else { return self };
+        let both = casts.is_empty().then(|| Reorder::both(&*first.compute, &*self.compute)).flatten();
+        match both {
+            Some(both) => Self::new(Arc::new(both), self.made, first.inputs.clone()),
+            None => self,
+        }
+    }
+
+    fn inputs<'a>(
+        &'a self,
+        (checkpoint, watch, tally): (&'a Checkpoint, &'a dyn Watch, &'a Reports),
+        name: &'a str,
+    ) -> Inputs<'a> {
+        let open = Box::new(move |input: usize| self.inputs[input].open(checkpoint, watch, tally));
+        let specs = self.inputs.iter().map(|input| &input.spec).collect();
+        let most_bytes = checkpoint.limits().max_alloc;
+        Inputs::new((checkpoint.name(), name), &self.made, (specs, open), most_bytes, tally)
+    }
 }
 
 impl Planned {
@@ -165,13 +186,7 @@ impl Planned {
             // A shape without values may have any extents, and nothing is computed for such a shape.
             How::Computed(computed) if computed.made.shape.count() == 0 => Box::new(|_: &mut [u8]| Ok(0)),
             How::Computed(computed) => {
-                let inputs = &computed.inputs;
-                let open = Box::new(move |input: usize| inputs[input].open(checkpoint, watch, tally));
-                let specs = inputs.iter().map(|input| &input.spec).collect();
-                let most_bytes = checkpoint.limits().max_alloc;
-                let inputs =
-                    Inputs::new((checkpoint.name(), &self.spec.name), &computed.made, (specs, open), most_bytes, tally);
-                computed.compute.open(inputs)?
+                computed.compute.open(computed.inputs((checkpoint, watch, tally), &self.spec.name))?
             }
         };
         let mut from = self.read_as;
@@ -180,6 +195,22 @@ impl Planned {
             from = *to;
         }
         Ok(read)
+    }
+
+    /// The tensor's values before any rounding, in pieces of another order than the output's, where these take fewer
+    /// reads of the source than [`Planned::open`].
+    pub(crate) fn panels<'a>(
+        &'a self,
+        checkpoint: &'a Checkpoint,
+        watch: &'a dyn Watch,
+        tally: &'a Reports,
+    ) -> Result<Option<Panels<'a>>, Error> {
+        match &self.how {
+            How::Computed(computed) if computed.made.shape.count() > 0 => {
+                Reorder::panels(&*computed.compute, computed.inputs((checkpoint, watch, tally), &self.spec.name))
+            }
+            _ => Ok(None),
+        }
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 use blob_io::layout::{Frame, Layout, OutputDir, TensorSpec};
 use blob_io::{Checkpoint, Error, Output};
 
-use crate::cast::{BLOCK, cast};
 use crate::hash;
 use crate::planned::{How, Planned};
+use crate::rounded::rounded;
 use crate::shards::Shards;
 use crate::threads::lock;
 use crate::transform::Reports;
@@ -116,13 +116,7 @@ impl<'a> Moves<'a> {
             return Ok(());
         }
         let put = |element: u64, bytes: &[u8]| {
-            let mut at = (step.to / width + element) * tensor.spec.dtype.size() as u64;
-            for block in bytes.chunks(BLOCK * width as usize) {
-                let rounded = all_casts(tensor, block, tally);
-                put(step.tensor, at, &rounded)?;
-                at += rounded.len() as u64;
-            }
-            Ok(())
+            rounded(tensor, step.to + element * width, bytes, tally, &mut |at, bytes| put(step.tensor, at, bytes))
         };
         let whole = end / width * width;
         put(first / width, &bytes[(first - within) as usize..(whole - within) as usize])?;
@@ -135,18 +129,6 @@ impl<'a> Moves<'a> {
         hash::read(self.checkpoint, self.checkpoint.source(), step.from + end, &mut element[begun.len()..])?;
         put(whole / width, element)
     }
-}
-
-/// Elements of a tensor, rounded to one dtype after the other.
-fn all_casts(tensor: &Planned, bytes: &[u8], tally: &Reports) -> Vec<u8> {
-    let (mut bytes, mut from) = (bytes.to_vec(), tensor.read_as);
-    for to in &tensor.casts {
-        let mut target = Vec::new();
-        let lost = cast((from, &bytes), *to, &mut target);
-        tally.rounded(&tensor.spec.name, lost, *to);
-        (bytes, from) = (target, *to);
-    }
-    bytes
 }
 
 /// Whether a tensor's bytes can be moved in the order of the pass.

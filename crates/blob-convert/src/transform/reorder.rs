@@ -1,16 +1,17 @@
 //! Reorders the values of a tensor: permutes the axes, or reverses one axis.
 //!
-//! If the first axis stays first, rows are reordered block by block. A large matrix is transposed panel by panel.
-//! Otherwise the whole tensor is held in memory.
+//! If the first axis stays first, rows are reordered block by block, otherwise panel by panel. Two permutations, one
+//! after the other, are one.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use blob_core::Shape;
 use blob_io::Error;
 
-use super::panels::{self, Matrix, Panels};
+use super::panels::{self, Panels, Permutation};
 use super::step::{Made, Spec};
-use super::values::{Compute, Inputs, Stream, ready};
+use super::values::{Compute, Inputs, Stream, blocks, ready};
 
 /// The bytes per block, if the first axis stays first.
 const BLOCK: usize = 1 << 20;
@@ -43,22 +44,40 @@ impl Reorder {
         Self { dims: dims.to_vec(), order: Order::Backwards(axis) }
     }
 
-    /// The matrix that is transposed, if the tensor is one that a block need not hold whole.
-    fn matrix(&self, width: usize) -> Option<Matrix> {
-        match (&self.order, &self.dims[..]) {
-            (Order::Permuted(axes), [rows, columns]) if axes == &[1, 0] => {
-                Some(Matrix { rows: *rows, columns: *columns, width })
-            }
-            _ => None,
-        }
+    /// The permutation that does both, `first` and then `then`, if both permute axes and no value lies between.
+    pub(crate) fn both(first: &dyn Compute, then: &dyn Compute) -> Option<Self> {
+        let [first, then] = [first, then].map(|compute| (compute as &dyn Any).downcast_ref::<Self>());
+        let (first, then) = (first?, then?);
+        let (Order::Permuted(first_axes), Order::Permuted(then_axes)) = (&first.order, &then.order) else {
+            return None;
+        };
+        let between: Vec<usize> = first_axes.iter().map(|axis| first.dims[*axis]).collect();
+        let factors = common(&between, &then.dims)?;
+        // The factors in the order before the first permutation, and behind the second one.
+        let mut before: Vec<usize> = (0..factors.len()).collect();
+        before.sort_by_key(|factor| first_axes[factors[*factor].axes.0]);
+        let behind = then_axes.iter().flat_map(|axis| (0..factors.len()).filter(|at| factors[*at].axes.1 == *axis));
+        let dims: Vec<usize> = before.iter().map(|factor| factors[*factor].extent).collect();
+        let axes: Vec<usize> = behind.filter_map(|factor| before.iter().position(|own| *own == factor)).collect();
+        Some(Self::permuted(&dims, &axes))
     }
 
-    /// The number of rows per block.
-    fn rows(&self, row: usize) -> usize {
-        match &self.order {
-            Order::Permuted(axes) if axes.first() != Some(&0) => self.dims.first().copied().unwrap_or(1),
-            _ => (BLOCK / row.max(1)).max(1),
-        }
+    /// Panels in an order in which each byte of the only input is read once; `None` where [`Compute::open`] reads each
+    /// byte once.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where a panel is larger than allowed.
+    pub(crate) fn panels<'a>(compute: &dyn Compute, inputs: Inputs<'a>) -> Result<Option<Panels<'a>>, Error> {
+        let order = (compute as &dyn Any).downcast_ref::<Self>().and_then(|order| order.permutation(&inputs));
+        order.map_or(Ok(None), |order| Panels::in_any_order(inputs, order))
+    }
+
+    /// The permutation of a tensor with values whose first axis does not stay first.
+    fn permutation(&self, inputs: &Inputs<'_>) -> Option<Permutation> {
+        let Order::Permuted(axes) = &self.order else { return None };
+        let is_by_panels = axes.first() != Some(&0) && inputs.specs[0].byte_len() > 0;
+        let width = inputs.specs[0].dtype.size();
+        is_by_panels.then(|| Permutation { dims: self.dims.clone(), axes: axes.clone(), width })
     }
 
     /// Reorders whole rows.
@@ -125,43 +144,69 @@ impl Compute for Reorder {
         if inputs.specs[0].byte_len() == 0 {
             return Ok(ready(Vec::new()));
         }
-        if let Some(matrix) = self.matrix(width) {
-            return Ok(Box::new(Panels::new(inputs, matrix)?));
+        if let Some(order) = self.permutation(&inputs) {
+            let mut panels = Panels::in_order(inputs, order)?;
+            return Ok(blocks(move |panel| panels.advance(panel)));
         }
         let row = self.dims.iter().skip(1).product::<usize>() * width;
-        let len = (self.rows(row) * row).min(inputs.specs[0].byte_len() as usize);
+        let len = ((BLOCK / row.max(1)).max(1) * row).min(inputs.specs[0].byte_len() as usize);
         inputs.fits(len as u64)?;
         let mut values = inputs.open(0)?;
-        let (mut block, mut done) = (Vec::new(), 0);
-        Ok(Box::new(move |out: &mut [u8]| {
-            let mut filled = 0;
-            while filled < out.len() {
-                if done == block.len() {
-                    let mut read = std::mem::take(&mut block);
-                    read.resize(len, 0);
-                    let n = values.pull(&mut read)?;
-                    read.truncate(n);
-                    block = self.block(read, row, width).map_err(|e| inputs.error(e))?;
-                    done = 0;
-                    if block.is_empty() {
-                        break;
-                    }
-                }
-                let n = (block.len() - done).min(out.len() - filled);
-                out[filled..filled + n].copy_from_slice(&block[done..done + n]);
-                (filled, done) = (filled + n, done + n);
-            }
-            Ok(filled)
+        Ok(blocks(move |block| {
+            let mut read = std::mem::take(block);
+            read.resize(len, 0);
+            let n = values.pull(&mut read)?;
+            read.truncate(n);
+            *block = self.block(read, row, width).map_err(|error| inputs.error(error))?;
+            Ok(())
         }))
+    }
+}
+
+/// A factor of two axes: of one of the first extents, and of one of the second.
+struct Factor {
+    extent: usize,
+    axes: (usize, usize),
+}
+
+/// The extents into which both lists of extents can be taken apart, the product being the same; `None` where there are
+/// none, or no values.
+fn common(first: &[usize], second: &[usize]) -> Option<Vec<Factor>> {
+    let (mut factors, mut axes) = (Vec::new(), (0, 0));
+    let (mut left, mut right) = (*first.first()?, *second.first()?);
+    loop {
+        let extent = left.min(right);
+        if extent == 0 || !left.is_multiple_of(extent) || !right.is_multiple_of(extent) {
+            return None;
+        }
+        factors.push(Factor { extent, axes });
+        (left, right) = (left / extent, right / extent);
+        let goes_on = (left == 1 && axes.0 + 1 < first.len(), right == 1 && axes.1 + 1 < second.len());
+        if goes_on == (false, false) {
+            return (left == right).then_some(factors);
+        }
+        if goes_on.0 {
+            axes.0 += 1;
+            left = first[axes.0];
+        }
+        if goes_on.1 {
+            axes.1 += 1;
+            right = second[axes.1];
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::transform::values::computed;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use blob_core::DType;
     use blob_io::layout::TensorSpec;
+
+    use super::*;
+    use crate::transform::Reports;
+    use crate::transform::values::computed;
 
     /// The permutation, one element after the other, by the formula alone.
     fn naive(bytes: &[u8], dims: &[usize], axes: &[usize], width: usize) -> Vec<u8> {
@@ -216,17 +261,102 @@ mod tests {
         assert_eq!(tried, 81 * 24);
     }
 
-    #[test]
-    fn a_large_matrix_is_transposed_panel_by_panel() {
-        for (dims, axes, dtype) in [
-            (vec![500, 2_201], vec![1, 0], DType::F64),
-            (vec![1, 1, 60, 20_001], vec![0, 1, 3, 2], DType::F64),
-            (vec![550_001, 2], vec![1, 0], DType::F64),
-            (vec![100, 2, 75, 75], vec![1, 2, 3, 0], DType::F64),
-        ] {
-            let width = dtype.size();
-            let given = bytes(dims.iter().product::<usize>() * width);
-            assert!(reordered(&given, &dims, &axes, dtype) == naive(&given, &dims, &axes, width), "{dims:?}");
+    /// Values in memory, and how many bytes of them were read.
+    struct Counted {
+        bytes: Rc<Vec<u8>>,
+        at: usize,
+        read: Rc<Cell<usize>>,
+    }
+
+    impl Stream for Counted {
+        fn pull(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+            let n = out.len().min(self.bytes.len() - self.at);
+            out[..n].copy_from_slice(&self.bytes[self.at..][..n]);
+            self.at += n;
+            self.read.set(self.read.get() + n);
+            Ok(n)
         }
+
+        fn skip(&mut self, bytes: u64) -> Result<(), Error> {
+            self.at += bytes as usize;
+            Ok(())
+        }
+    }
+
+    /// The result from pieces in any order, and how many bytes of the input were read; `None` where only the order of
+    /// the result is used.
+    fn in_pieces(bytes: &[u8], dims: &[usize], axes: &[usize], dtype: DType) -> Option<(Vec<u8>, usize)> {
+        let spec = TensorSpec::new("w", dtype, Shape::new([bytes.len() / dtype.size()]).unwrap());
+        let (tally, given, read) = (Reports::default(), Rc::new(bytes.to_vec()), Rc::new(Cell::new(0)));
+        let open = |_| -> Result<Box<dyn Stream + '_>, Error> {
+            Ok(Box::new(Counted { bytes: Rc::clone(&given), at: 0, read: Rc::clone(&read) }))
+        };
+        let inputs = Inputs::new(("", "w"), &spec, (vec![&spec], Box::new(open)), u64::MAX, &tally);
+        let panels = Reorder::panels(&Reorder::permuted(dims, axes), inputs).unwrap()?;
+        let (mut made, mut len) = (vec![0; bytes.len()], 0);
+        panels
+            .each(&mut |at, piece| {
+                made[at as usize..][..piece.len()].copy_from_slice(piece);
+                len += piece.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(len, bytes.len(), "{dims:?} by {axes:?}");
+        Some((made, read.get()))
+    }
+
+    #[test]
+    fn a_large_tensor_is_permuted_panel_by_panel() {
+        for (dims, axes, has_pieces) in [
+            (vec![500, 2_201], vec![1, 0], false),
+            (vec![1, 1, 60, 20_001], vec![0, 1, 3, 2], false),
+            (vec![550_001, 2], vec![1, 0], false),
+            (vec![100, 2, 75, 75], vec![1, 2, 3, 0], false),
+            (vec![300, 96, 7, 7], vec![2, 3, 1, 0], true),
+            (vec![70, 3, 5_003], vec![2, 0, 1], false),
+            (vec![90, 301, 43], vec![1, 0, 2], false),
+            (vec![67, 130, 131], vec![2, 0, 1], false),
+            (vec![67, 131, 130], vec![2, 1, 0], true),
+            (vec![33, 50, 70, 11], vec![3, 1, 0, 2], true),
+            (vec![3, 2, 3, 500, 301], vec![4, 3, 1, 2, 0], false),
+            (vec![2, 2, 280_001], vec![2, 1, 0], false),
+        ] {
+            let (dtype, width) = (DType::F64, 8);
+            let given = bytes(dims.iter().product::<usize>() * width);
+            let expected = naive(&given, &dims, &axes, width);
+            assert!(reordered(&given, &dims, &axes, dtype) == expected, "{dims:?} by {axes:?}");
+            let pieces = in_pieces(&given, &dims, &axes, dtype);
+            assert_eq!(pieces.is_some(), has_pieces, "{dims:?} by {axes:?}");
+            if let Some((made, read)) = pieces {
+                assert!(made == expected, "{dims:?} by {axes:?}, in pieces");
+                assert_eq!(read, given.len(), "{dims:?} by {axes:?}: each byte is read once");
+            }
+        }
+    }
+
+    #[test]
+    fn two_permutations_are_one() {
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        let dims = [4, 6, 10];
+        let given = bytes(240);
+        for first in orders {
+            let between: Vec<usize> = first.iter().map(|axis| dims[*axis]).collect();
+            let [a, b, c] = between[..] else { unreachable!() };
+            for second in [vec![a, b, c], vec![a * b, c], vec![a, b * c], vec![a, 1, b, 1, c], vec![2, a / 2 * b, c]] {
+                let mut axes: Vec<usize> = (0..second.len()).rev().collect();
+                for _ in 0..second.len() {
+                    axes.rotate_left(1);
+                    let expected = naive(&naive(&given, &dims, &first, 1), &second, &axes, 1);
+                    let [one, then] = [Reorder::permuted(&dims, &first), Reorder::permuted(&second, &axes)];
+                    let both = Reorder::both(&one, &then).unwrap();
+                    let spec = TensorSpec::new("w", DType::U8, Shape::new([240]).unwrap());
+                    let made = computed(&both, &spec, &[(spec.clone(), given.clone())]).unwrap().0;
+                    assert_eq!(made, expected, "{first:?}, then {second:?} by {axes:?}");
+                }
+            }
+        }
+        let transposed = |dims: [usize; 2]| Reorder::permuted(&dims, &[1, 0]);
+        assert!(Reorder::both(&transposed([4, 6]), &transposed([4, 6])).is_none(), "6 × 4 is not 4 × 6");
+        assert!(Reorder::both(&Reorder::backwards(&[4, 6], 1), &transposed([4, 6])).is_none());
     }
 }

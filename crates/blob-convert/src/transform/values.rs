@@ -2,6 +2,7 @@
 //!
 //! The caller decides how inputs are opened. Knows no transform.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -55,6 +56,27 @@ pub(super) fn read(bytes: &[u8], dtype: DType) -> Vec<f64> {
     wide.as_chunks().0.iter().map(|value| f64::from_le_bytes(*value)).collect()
 }
 
+/// A stream that hands out block after block: `next` fills the next one, and leaves it empty behind the last one.
+pub(super) fn blocks<'a>(mut next: impl FnMut(&mut Vec<u8>) -> Result<(), Error> + 'a) -> Box<dyn Stream + 'a> {
+    let (mut block, mut given) = (Vec::new(), 0);
+    Box::new(move |out: &mut [u8]| {
+        let mut filled = 0;
+        while filled < out.len() {
+            if given == block.len() {
+                next(&mut block)?;
+                given = 0;
+                if block.is_empty() {
+                    break;
+                }
+            }
+            let n = (block.len() - given).min(out.len() - filled);
+            out[filled..filled + n].copy_from_slice(&block[given..][..n]);
+            (filled, given) = (filled + n, given + n);
+        }
+        Ok(filled)
+    })
+}
+
 /// A stream of values that are already computed, as bytes.
 #[must_use]
 pub fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
@@ -68,7 +90,7 @@ pub fn ready<'a>(bytes: Vec<u8>) -> Box<dyn Stream + 'a> {
 }
 
 /// Computes the values of a tensor.
-pub trait Compute: fmt::Debug + Send + Sync {
+pub trait Compute: Any + fmt::Debug + Send + Sync {
     /// Starts the values from the first one. May be called several times and must give the same values each time.
     ///
     /// # Errors
