@@ -294,6 +294,13 @@ fn a_frame_of_another_file_makes_no_file() {
     let ran = blob(&["batch", &jobs]);
     assert!(ran.err.contains(words) || ran.out.contains(words), "{ran:?}");
     assert!(!Path::new(&back).exists());
+    // The pass that writes the file proves it: the file before stays, and nothing lies beside.
+    let count = || std::fs::read_dir(folder.path()).expect("readable").count();
+    folder.with("back.caffemodel", "before");
+    let files = count();
+    blob(&["convert", &lying, "--force", "-o", &back]).refused(words);
+    assert_eq!((std::fs::read(&back).expect("a file"), count()), (b"before".to_vec(), files));
+    std::fs::remove_file(&back).expect("removed");
     // A folder's receipt is a file of its own.
     let as_folder = folder.file("folder");
     blob(&["convert", &honest, "-o", &format!("{as_folder}/")]).ok();

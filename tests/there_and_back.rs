@@ -2,18 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use blob_convert::{Options, Place, Silent, plan};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Remedy};
+use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Remedy, Source};
 use serde_json::{Value, json};
 
 use crate::convert::{by_safetensors, contents, folders, named};
 use crate::neoml_write;
 use crate::support::message::len;
 use crate::support::receipt::{deflated, inflated, receipt, with_receipt};
-use crate::support::{data, files, open, open_any, report};
+use crate::support::{Folder, data, files, open, open_any, report};
 use crate::transform::float;
+use crate::transform_order::net;
 
 /// Converts to a file or, if the path ends with a slash, to a folder. Returns the notes of the plan.
 pub(crate) fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Result<Vec<String>, Error> {
@@ -56,6 +59,45 @@ const WITHOUT: [(Format, &str); 4] = [
     (Format::Npz, "values do not lie in runs of row-major bytes"),
     (Format::Hdf5, "values do not lie in runs of row-major bytes"),
 ];
+
+/// A file that counts the bytes read.
+struct Counted(Vec<u8>, Arc<AtomicU64>);
+
+impl Source for Counted {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        buf.copy_from_slice(&self.0[offset as usize..][..buf.len()]);
+        self.1.fetch_add(buf.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The pass that writes the tensors proves the frame, too.
+#[test]
+fn a_file_with_a_frame_is_read_once() {
+    let folder = Folder::new();
+    let net = net(&[("a", "InnerProduct", &[&[700, 1000], &[700]]), ("b", "InnerProduct", &[&[9, 70_001]])]);
+    let copy = folder.file("copy.safetensors");
+    convert(&net, &Options::new(Format::Safetensors), Path::new(&copy)).expect("written");
+    let bytes = std::fs::read(&copy).expect("there");
+    for (to, name) in [(Format::CaffeModel, "back.caffemodel"), (Format::Npz, "next.npz")] {
+        let read = Arc::new(AtomicU64::new(0));
+        let source = Counted(bytes.clone(), Arc::clone(&read));
+        let source = Checkpoint::from_source("copy.safetensors", Box::new(source)).expect("opens");
+        let path = folder.file(name);
+        let place = Place::File { path: Path::new(&path), if_exists: IfExists::Refuse };
+        let plan = plan(&source, &Options::new(to), &place).expect("planned");
+        read.store(0, Ordering::Relaxed);
+        plan.run(&Silent).expect("written");
+        let (read, len) = (read.load(Ordering::Relaxed), bytes.len() as u64);
+        assert!((len..len + len / 50).contains(&read), "{name}: {read} bytes of {len} read");
+    }
+    let next = Checkpoint::open(folder.file("next.npz")).expect("opens");
+    assert!(receipt(&next)["frame"].is_object());
+}
 
 /// How many files of each format passed.
 type Counts = BTreeMap<&'static str, usize>;

@@ -23,8 +23,8 @@ use crate::hash;
 use crate::history::{parse, receipt_text};
 use crate::planned::Planned;
 use crate::runs::{read_runs, read_zeros};
-pub(crate) use proof::{Proof, prove};
-use proof::{is_apart, named};
+use proof::is_apart;
+pub(crate) use proof::{Proof, hole, judge, named, prove};
 
 /// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
 const MAX_BYTES: u64 = 4 << 20;

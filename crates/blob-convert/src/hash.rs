@@ -119,6 +119,11 @@ impl Streams {
         }
     }
 
+    /// The hash of a stream whose bytes have all been added.
+    pub(crate) fn hash(&self, stream: usize) -> Hash {
+        lock(&self.state).done[stream]
+    }
+
     /// The hash of each stream; all bytes must have been added.
     pub(crate) fn finish(self) -> Vec<Hash> {
         let state = self.state.into_inner();

@@ -33,6 +33,7 @@ use crate::transform::{Found, Reports, grouped};
 use crate::watch::{Uncounted, Watch};
 use crate::written::contradicted;
 pub(crate) use file::{Around, filled, piped};
+use proof::Proving;
 
 /// The result of a conversion.
 #[derive(Clone, Debug)]
@@ -77,7 +78,8 @@ impl Plan<'_> {
     /// Errors of reading and writing; lost values, with [`Options::strict`](crate::Options::strict);
     /// a frame that is not of the file that the receipt names; [`Error::Interrupted`] where `watch` says so.
     pub fn run(&self, watch: &dyn Watch) -> Result<Summary, Error> {
-        let job = self.proved_job(watch)?;
+        let proving = self.proving();
+        let job = self.proved_job(proving.as_ref(), watch)?;
         // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
         let tally = Reports::default();
@@ -112,8 +114,8 @@ impl Plan<'_> {
         let (Destination::File { layout, .. }, None) = (&self.output, self.values()) else {
             return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
         };
-        let tally = Reports::default();
-        let done = self.proved_job(watch)?.file(self, (layout, output), None, &tally)?;
+        let (tally, proving) = (Reports::default(), self.proving());
+        let done = self.proved_job(proving.as_ref(), watch)?.file(self, (layout, output), None, &tally)?;
         self.summary(done, &tally, watch)
     }
 
@@ -130,11 +132,11 @@ impl Plan<'_> {
         Ok(Summary { bytes_in, bytes_out, is_recognised, blake3, sha256, contradicted, frame_left_out, found })
     }
 
-    /// The job, once the frame of a receipt is proved, and the names that it gives back.
-    fn proved_job<'w>(&'w self, watch: &'w dyn Watch) -> Result<Pass<'w>, Error> {
-        let frame_left_out = self.check_frame(watch)?;
+    /// The job, once the names that a receipt gives back are proved, and the frame, unless the job proves it.
+    fn proved_job<'w>(&'w self, proving: Option<&'w Proving<'w>>, watch: &'w dyn Watch) -> Result<Pass<'w>, Error> {
+        let frame_left_out = if proving.is_some() { None } else { self.check_frame(watch)? };
         self.check_names(watch)?;
-        Ok(Pass { frame_left_out, ..self.job(watch) })
+        Ok(Pass { proving, frame_left_out, ..self.job(watch) })
     }
 
     pub(crate) fn job<'w>(&'w self, watch: &'w dyn Watch) -> Pass<'w> {
@@ -169,6 +171,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) known: Option<&'a Digests>,
     /// Why the frame of the source's receipt is not handed on.
     pub(crate) frame_left_out: Option<&'static str>,
+    /// The proof of that frame, where the pass gives it.
+    pub(crate) proving: Option<&'a Proving<'a>>,
     pub(crate) watch: &'a dyn Watch,
 }
 
@@ -250,6 +254,7 @@ impl<'a> Pass<'a> {
             sha256: false,
             known: None,
             frame_left_out: None,
+            proving: None,
             watch,
         }
     }
@@ -264,8 +269,12 @@ impl<'a> Pass<'a> {
         let (moves, mut separate) = Moves::of(self.checkpoint, self.tensors, self.known.is_none());
         let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
         let tensors = Streams::new(self.tensors.iter().map(len).collect());
-        let put = |tensor: usize, at: u64, bytes: &[u8]| {
+        let hash = |tensor: usize, at: u64, bytes: &[u8]| {
             tensors.put(tensor, at, bytes);
+            self.proving.iter().for_each(|proving| proving.put(tensor, at, bytes));
+        };
+        let put = |tensor: usize, at: u64, bytes: &[u8]| {
+            hash(tensor, at, bytes);
             sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { io_threads() } else { 1 };
@@ -273,7 +282,7 @@ impl<'a> Pass<'a> {
         let next = AtomicUsize::new(0);
         let read_separate = || -> Result<(), Error> {
             while let Some(tensor) = separate.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-                self.separate(tensor, tally(tensor), sink.takes_any_order(), &mut |at, bytes| put(tensor, at, bytes))?;
+                self.separate(tensor, tally(tensor), sink.takes_any_order(), |at, bytes| put(tensor, at, bytes))?;
             }
             Ok(())
         };
@@ -285,7 +294,7 @@ impl<'a> Pass<'a> {
                 sink.put_source(at, bytes)?;
                 let runs = sink.runs();
                 moves.piece(at, bytes, tally, &|tensor, at, bytes| {
-                    tensors.put(tensor, at, bytes);
+                    hash(tensor, at, bytes);
                     runs.put(tensor, at, bytes)
                 })?;
                 runs.finish()
@@ -303,11 +312,16 @@ impl<'a> Pass<'a> {
         let OfSource { blake3, sha256, unpacked } =
             passed.and_then(|passed| done.unwrap_or(Ok(())).map(|()| passed))?;
         let (zeroed, lost) = self.losses((0..self.tensors.len()).map(tally))?;
-        let frame_left_out = self.frame_left_out;
-        Ok(Digests { blake3, sha256, unpacked, tensors: tensors.finish(), lost, zeroed, frame_left_out })
+        let tensors = tensors.finish();
+        let frame_left_out = match self.proving {
+            Some(proving) => proving.finish((self.checkpoint, self.tensors), &tensors, &Uncounted(self.watch))?,
+            None => self.frame_left_out,
+        };
+        Ok(Digests { blake3, sha256, unpacked, tensors, lost, zeroed, frame_left_out })
     }
 
-    /// How many values rounding made 0, and how many were lost otherwise; `tallies` has the reports of each tensor's file.
+    /// How many values rounding made 0, and how many were lost otherwise. `tallies` has the reports of each tensor's
+    /// file.
     ///
     /// # Errors
     /// Lost values, where these are an error.

@@ -54,7 +54,7 @@ pub(crate) fn rounded(
     at: u64,
     bytes: &[u8],
     tally: &Reports,
-    put: &mut dyn FnMut(u64, &[u8]) -> Result<(), Error>,
+    mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     if tensor.casts.is_empty() {
         return put(at, bytes);

@@ -116,7 +116,7 @@ impl<'a> Moves<'a> {
             return Ok(());
         }
         let put = |element: u64, bytes: &[u8]| {
-            rounded(tensor, step.to + element * width, bytes, tally, &mut |at, bytes| put(step.tensor, at, bytes))
+            rounded(tensor, step.to + element * width, bytes, tally, |at, bytes| put(step.tensor, at, bytes))
         };
         let whole = end / width * width;
         put(first / width, &bytes[(first - within) as usize..(whole - within) as usize])?;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use blake3::{Hash, Hasher};
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Entry, Error, Format};
 
 use super::{Holes, of_entry};
 use crate::hash::{self, PIECE};
@@ -37,18 +37,38 @@ pub(crate) fn prove(
     watch: &dyn Watch,
 ) -> Result<Proof, Error> {
     let Ok(blake3) = named(receipt, made.file_len()) else { return Ok(Proof::Other) };
-    if digest(checkpoint, made, watch)?.is_some_and(|hash| *hash.to_hex() == *blake3) {
+    let is_same = digest(checkpoint, made, watch)?.is_some_and(|hash| *hash.to_hex() == *blake3);
+    judge(is_same, || contradicted(checkpoint, &[], &[], watch))
+}
+
+/// What a comparison of digests shows. `contradicted` gives the tensors that the receipt's own digests contradict.
+///
+/// # Errors
+/// The errors of `contradicted`.
+pub(crate) fn judge(
+    is_same: bool,
+    contradicted: impl FnOnce() -> Result<Option<Vec<String>>, Error>,
+) -> Result<Proof, Error> {
+    if is_same {
         return Ok(Proof::Same);
     }
-    let contradicted = contradicted(checkpoint, &[], &[], watch)?;
-    Ok(if contradicted.is_some_and(|names| !names.is_empty()) { Proof::Changed } else { Proof::Other })
+    Ok(if contradicted()?.is_some_and(|names| !names.is_empty()) { Proof::Changed } else { Proof::Other })
+}
+
+/// The bytes of an array in the file that a frame makes, if these lie in one run; empty for an array without bytes.
+pub(crate) fn hole(entry: &Entry, format: Format) -> Option<Range<u64>> {
+    match of_entry(entry, format)?[..] {
+        [] => Some(0..0),
+        [Holes::One(at, len)] => Some(at..at + len),
+        _ => None,
+    }
 }
 
 /// The BLAKE3 of the file of `len` bytes that a receipt names as its first source, unpacked.
 ///
 /// # Errors
 /// Why the frame is not of a file that the receipt names.
-pub(super) fn named(receipt: &str, len: u64) -> Result<String, &'static str> {
+pub(crate) fn named(receipt: &str, len: u64) -> Result<String, &'static str> {
     let Some(first) = history_of(receipt).into_iter().next() else {
         return Err("the receipt does not name the file that they are of");
     };

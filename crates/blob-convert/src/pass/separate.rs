@@ -17,13 +17,13 @@ impl Pass<'_> {
         tensor: usize,
         tally: &Reports,
         in_any_order: bool,
-        put: &mut dyn FnMut(u64, &[u8]) -> Result<(), Error>,
+        mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let planned = &self.tensors[tensor];
         let watch = Uncounted(self.watch);
         let panels = in_any_order.then(|| planned.panels(self.checkpoint, &watch, tally)).transpose()?.flatten();
         if let Some(panels) = panels {
-            return panels.each(&mut |at, bytes| rounded(planned, at, bytes, tally, put));
+            return panels.each(|at, bytes| rounded(planned, at, bytes, tally, &mut put));
         }
         let mut at = 0;
         self.stream(tensor, tally, |bytes| {

@@ -118,7 +118,7 @@ impl<'a> Panels<'a> {
     ///
     /// # Errors
     /// Errors of reading, and the errors of `put`.
-    pub(crate) fn each(mut self, put: &mut dyn FnMut(u64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
+    pub(crate) fn each(mut self, mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>) -> Result<(), Error> {
         let behind = self.order.behind(self.cut, &self.order.dims);
         let whole = self.order.dims[self.cut] * behind;
         let mut panel = Vec::new();

@@ -295,7 +295,7 @@ mod tests {
         let panels = Reorder::panels(&Reorder::permuted(dims, axes), inputs).unwrap()?;
         let (mut made, mut len) = (vec![0; bytes.len()], 0);
         panels
-            .each(&mut |at, piece| {
+            .each(|at, piece| {
                 made[at as usize..][..piece.len()].copy_from_slice(piece);
                 len += piece.len();
                 Ok(())
