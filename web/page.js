@@ -723,4 +723,9 @@ const main = async () => {
   if (location.protocol.startsWith("http")) navigator.serviceWorker?.register("sw.js").catch(() => {});
 };
 
+// For programs that drive the page: Firefox runs their scripts beside the page's own scope.
+const outside = { $: () => $, WORDS: () => WORDS, files: () => files, results: () => results, given: () => given, worker: () => worker, ask: () => ask,
+  add: () => add, remove: () => remove, choose: () => choose, show: () => show, quiet: () => quiet, visible: () => visible, exact: () => exact };
+for (const [name, get] of Object.entries(outside)) Object.defineProperty(globalThis, name, { get, configurable: true });
+
 main();
