@@ -265,8 +265,12 @@ impl Recipe {
 impl Recipe {
     /// The net that the recipe names.
     fn named_net(&self) -> Result<Option<Arc<Topology>>, Error> {
-        let read = |file: &NetFile| self.net_text.as_ref().map_or_else(|| file.read(), |text| file.of_text(text));
-        self.net.as_ref().map(read).transpose()
+        let Some(file) = &self.net else { return Ok(None) };
+        let net = match &self.net_text {
+            Some(text) => file.of_text(text),
+            None => file.read(),
+        };
+        net.map(Some)
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Ordered<'s> {
 
 /// The parts of a net that depend on the order of a flattening.
 #[derive(Debug, Default)]
-pub(super) struct Found<'s, 'n> {
+pub(super) struct Dependents<'s, 'n> {
     /// Each tensor once.
     pub(super) tensors: Vec<Ordered<'s>>,
     /// Inner products whose weights are computed.
@@ -55,8 +55,8 @@ pub(super) fn ordered<'s, 'n>(
     net: &Bound<'n>,
     wires: &[Wire<'n>],
     specs: &HashMap<&str, &'s Spec<'s>>,
-) -> Found<'s, 'n> {
-    let (mut found, mut seen) = (Found::default(), HashSet::new());
+) -> Dependents<'s, 'n> {
+    let (mut found, mut seen) = (Dependents::default(), HashSet::new());
     let images = images(net, wires, specs);
     let spec = |name: &str| specs.get(name).copied();
     // With one position, there is one order.

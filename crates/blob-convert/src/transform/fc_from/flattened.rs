@@ -10,7 +10,7 @@ use super::region::{Region, regions};
 use super::{Extents, FcFrom, has_columns};
 use crate::change::listed;
 use crate::transform::binding::Bound;
-use crate::transform::order::{self, Found as Ordered, Order, is_computed};
+use crate::transform::order::{self, Dependents, Order, is_computed};
 use crate::transform::step::{Misfit, Spec};
 use crate::transform::topology::{Source, Wire, sources};
 
@@ -123,7 +123,7 @@ impl<'s> Search<'s, '_> {
 
     /// Notes on the tensors that stay as stored, but depend on the order.
     fn staying(&mut self, wires: &[Wire<'_>]) {
-        let Ordered { tensors, computed } = order::ordered(self.net, wires, &self.specs);
+        let Dependents { tensors, computed } = order::ordered(self.net, wires, &self.specs);
         let left = tensors.iter().filter(|tensor| !self.found.tensors.contains_key(tensor.spec.entry.name()));
         let (mut known, mut unknown) = (Vec::new(), Vec::new());
         for tensor in left {

@@ -10,7 +10,7 @@ use blob_io::net::{Layer, LayerKind, Role as Of};
 use super::Layout;
 use crate::change::listed;
 use crate::transform::binding::{Bound, is_spatial};
-use crate::transform::order::{self, Found, Order, Ordered};
+use crate::transform::order::{self, Dependents, Order, Ordered};
 use crate::transform::reorder::permuted;
 use crate::transform::step::{Made, Spec};
 use crate::transform::topology::{Source, Wire};
@@ -71,7 +71,7 @@ pub(super) fn last(
 ) -> Vec<String> {
     let specs = by_name(tensors);
     let (mut columns, mut others, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
-    let Found { tensors, computed } = order::ordered(net, wires, &specs);
+    let Dependents { tensors, computed } = order::ordered(net, wires, &specs);
     let told: HashSet<&str> = tensors.iter().map(|ordered| ordered.spec.entry.name()).collect();
     for Ordered { spec, order, is_product, .. } in &tensors {
         let list = match order {
