@@ -41,7 +41,7 @@ use Does::{Run, Start};
 #[rustfmt::skip]
 const TASKS: &[Task] = &[
     ("ci", "", "everything that must hold before a commit, in order", Run(ci::run)),
-    ("tidy", "[--lines | --closures | --bars]", "the rules of style and architecture that a program can check; or the crates' lines, closures used once, and second places of one decision", Run(tidy::run)),
+    ("tidy", "[--lines | --bars]", "the rules of style and architecture that a program can check; or the crates' lines, and second places of one decision", Run(tidy::run)),
     ("codegen", "[--check]", "proto/caffe.proto to the messages and the table of fields of blob-io", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
     ("mutants", "[FILTER ...]", "break the code on purpose; each break must fail its test", Run(mutants::run)),

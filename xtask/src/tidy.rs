@@ -3,6 +3,7 @@
 //! Rules that rustc, clippy and rustfmt hold are not here: stub macros, the length of functions,
 //! undocumented unsafe.
 
+mod closures;
 mod count;
 mod doors;
 mod layers;
@@ -43,6 +44,7 @@ const RULES: &[Rule] = &[
     ("file-size (8)", text::size),
     ("margin", text::margin),
     ("one-name (11)", text::names),
+    ("closures (12)", closures::check),
     ("unsafe (14)", doors::unsafe_code),
     ("switched-off (23)", text::switches),
     ("mutants (23)", mutants),
@@ -55,9 +57,8 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     let counts = match arguments {
         [] => return check(&tree),
         ["--lines"] => count::lines(&tree),
-        ["--closures"] => count::closures(&tree),
         ["--bars"] => count::bars(&tree),
-        _ => bail!("tidy takes one of --lines, --closures and --bars, not {arguments:?}"),
+        _ => bail!("tidy takes one of --lines and --bars, not {arguments:?}"),
     };
     counts.iter().for_each(|line| println!("{line}"));
     Ok(())

@@ -1,4 +1,4 @@
-//! `tidy --lines`, `--closures` and `--bars`: counts of the house, by crate. Judges nothing.
+//! `tidy --lines` and `--bars`: counts of the house, by crate. Judges nothing.
 
 use super::Tree;
 use super::source::Source;
@@ -45,27 +45,6 @@ pub(super) fn lines(tree: &Tree) -> Vec<String> {
     table
 }
 
-/// Each closure that is bound to a name and used once, outside tests, and how many there are.
-pub(super) fn closures(tree: &Tree) -> Vec<String> {
-    let sources = crates(tree).into_iter().flat_map(|(_, sources)| sources);
-    let mut found = Vec::new();
-    for source in sources.filter(|source| !source.is_test()) {
-        let lines: Vec<(usize, &str)> = source.main_flow().collect();
-        for (place, (number, line)) in lines.iter().enumerate() {
-            let next = lines.get(place + 1).map_or("", |(_, next)| next.trim_start());
-            let Some(name) = closure(line, next) else { continue };
-            let depth = indent(line);
-            let block = lines[place + 1..].iter().take_while(|(_, line)| line.is_empty() || indent(line) >= depth);
-            let uses: usize = block.map(|(_, line)| count(line, name)).sum();
-            if uses == 1 {
-                found.push(format!("{}:{number}: {name}", source.path));
-            }
-        }
-    }
-    found.push(format!("{} closures are bound to a name and used once", found.len()));
-    found
-}
-
 /// Decisions that have one place, each with the code that shows another one, and the files that are the place.
 const BARS: &[(&str, &[&str], &[&str])] = &[
     ("a decision by format, not by the format's row", &["matches!(", "Format::"], &["crates/blob-io/src/format"]),
@@ -110,38 +89,9 @@ fn crates(tree: &Tree) -> Vec<(&str, Vec<&Source>)> {
     crates
 }
 
-/// The name that a line binds a closure to, which may begin in the next line.
-fn closure<'a>(line: &'a str, next: &'a str) -> Option<&'a str> {
-    let bound = line.trim_start().strip_prefix("let ")?;
-    let (name, value) = bound.split_once('=')?;
-    let value = if value.is_empty() { next } else { value.trim_start() };
-    let is_closure = value.starts_with('|') || value.starts_with("move |");
-    let name = name.trim().trim_start_matches("mut ");
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    (is_closure && is_name).then_some(name)
-}
-
-/// How often a word stands in a line.
-fn count(line: &str, word: &str) -> usize {
-    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|each| *each == word).count()
-}
-
-fn indent(line: &str) -> usize {
-    line.len() - line.trim_start().len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn closures_of_one_use_are_found_by_name() {
-        let file = "fn f() {\n    let once = |a| a;\n    let twice = |a| a;\n    let late =\n        move |a| a;\n    \
-                    once(twice(twice(late(1))));\n}\nfn g() {\n    once(2);\n}\n";
-        let tree = Tree::from_texts([("crates/a/src/b.rs".to_owned(), file.to_owned())]);
-        let last = "2 closures are bound to a name and used once";
-        assert_eq!(closures(&tree), ["crates/a/src/b.rs:2: once", "crates/a/src/b.rs:4: late", last]);
-    }
 
     #[test]
     fn a_second_place_of_a_decision_is_found() {

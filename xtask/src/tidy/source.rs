@@ -142,6 +142,11 @@ pub(super) fn next_item(lines: &[String]) -> Option<&str> {
     None
 }
 
+/// How often a word stands in a line.
+pub(super) fn count_word(line: &str, word: &str) -> usize {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|each| *each == word).count()
+}
+
 /// Whether the word stands in the line, not as a part of a longer one.
 pub(super) fn has_word(line: &str, word: &str) -> bool {
     line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|each| each == word)

@@ -217,8 +217,7 @@ impl<'a> Parts<'a> {
 /// Permutes the axes of a tensor in memory.
 pub(super) fn permuted(bytes: Vec<u8>, dims: Vec<usize>, axes: &[usize], width: usize) -> Result<AnyBlob, Error> {
     let blob = AnyBlob::from_vec(Shape::new(dims)?, dtype(width), bytes)?;
-    let message = |error: blob_ops::Error| Error::Memory { file: String::new(), message: error.to_string() };
-    blob_ops::permute(&blob, axes).map_err(message)
+    blob_ops::permute(&blob, axes).map_err(|e| Error::Memory { file: String::new(), message: e.to_string() })
 }
 
 /// An integer dtype of this width: only the positions of the bytes matter, not the meaning.

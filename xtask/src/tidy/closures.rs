@@ -1,0 +1,70 @@
+//! A closure that is bound to a name and used once sends the reader back for it: it stands where it is used, or is a
+//! function. Relies on rustfmt's indents to know where a block ends. Does not see a name that is bound again in the
+//! same block.
+
+use super::source::{Source, count_word};
+use super::{Finding, Tree};
+
+/// The checks of receipts, and what these checks share with plans, still have some.
+const EXCEPTED: &[&str] = &[
+    "crates/blob-convert/src/batch/done",
+    "crates/blob-convert/src/before/walk",
+    "crates/blob-convert/src/pipeline",
+    "crates/blob-convert/src/receipt",
+    "crates/blob-convert/src/verify",
+];
+
+/// Each such closure of the crates' main flow.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let crates = tree.sources.iter().filter(|source| source.path.starts_with("crates/"));
+    crates.filter(|source| !source.is_test() && !source.is_one_of(EXCEPTED)).flat_map(of_file).collect()
+}
+
+fn of_file(source: &Source) -> Vec<Finding> {
+    let lines: Vec<(usize, &str)> = source.main_flow().collect();
+    let mut found = Vec::new();
+    for (place, (number, line)) in lines.iter().enumerate() {
+        let next = lines.get(place + 1).map_or("", |(_, next)| next.trim_start());
+        let Some(name) = bound(line, next) else { continue };
+        let block = lines[place + 1..].iter().map(|(_, line)| *line);
+        let block = block.take_while(|inner| inner.is_empty() || indent(inner) >= indent(line));
+        if block.map(|line| count_word(line, name)).sum::<usize>() == 1 {
+            let message = format!("the closure `{name}` is used once: write it there, or make it a function");
+            found.push(Finding::new(&source.path, *number, message));
+        }
+    }
+    found
+}
+
+/// The name that a line binds a closure to, which may begin in the next line.
+fn bound<'a>(line: &'a str, next: &'a str) -> Option<&'a str> {
+    let (name, value) = line.trim_start().strip_prefix("let ")?.split_once('=')?;
+    let value = if value.is_empty() { next } else { value.trim_start() };
+    let is_closure = value.starts_with('|') || value.starts_with("move |");
+    let name = name.trim().trim_start_matches("mut ");
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    (is_closure && is_name).then_some(name)
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closure_of_one_use_is_found_by_name() {
+        let file = "fn f() {\n    let once = |a| a;\n    let twice = |a| a;\n    let late =\n        move |a| a;\n    \
+                    let mut changes = || b += 1;\n    once(twice(twice(late(1))));\n    changes();\n}\nfn g() {\n    \
+                    once(2);\n}\n#[cfg(test)]\nmod tests {\n    fn h() {\n        let own = |a| a;\n        own(1);\n    \
+                    }\n}\n";
+        let lines = |path: &str| -> Vec<usize> {
+            let tree = Tree::from_texts([(path.to_owned(), file.to_owned())]);
+            check(&tree).iter().map(|finding| finding.line).collect()
+        };
+        assert_eq!(lines("crates/a/src/b.rs"), [2, 4, 6]);
+        assert!(lines("crates/a/tests/b.rs").is_empty());
+    }
+}
