@@ -373,7 +373,7 @@ const tableOf = (names, rows, cells) => {
 };
 
 const npyRecipe = (file, t) => ({
-  schema: "blob.recipe/1", sources: [{ path: file.file.name }],
+  schema: "blob.recipe/1", sources: [{ path: file.list.file }],
   steps: [{ name: "select", settings: { patterns: [`#${t.index}`], regex: false, exclude: [], dtypes: [], shapes: [] } }],
   target: { path: `${t.name.replace(/[^\w.-]+/g, "_").slice(0, 100) || "tensor"}.npy`, format: "npy" },
 });
@@ -567,14 +567,14 @@ const convert = (file) => {
     if (boxes.sha256.checked) target.sha256 = true;
     if (!boxes.receipt.checked) target.receipt = false;
     const described = file.net ? { net: { [file.net.kind]: file.net.name } } : {};
-    return { schema: "blob.recipe/1", sources: [{ path: file.file.name }], ...described, steps, target };
+    return { schema: "blob.recipe/1", sources: [{ path: file.list.file }], ...described, steps, target };
   };
   const said = el("div", { id: "said" });
   const text = el("textarea", { id: "recipe", readOnly: true, rows: 8, "aria-label": WORDS.recipe });
   const line = el("input", { id: "command", readOnly: true, "aria-label": WORDS.command });
   const write = () => {
     text.value = `${JSON.stringify(recipe(), null, 2)}\n`;
-    line.value = command(recipe());
+    line.value = command(recipe(), file.how);
   };
   const plan = async () => {
     quiet();
@@ -615,7 +615,7 @@ const requestOf = (file, recipe) => ({ key: file.key, recipe: JSON.stringify(rec
 const quoted = (word) => (/^[\w./#=:,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The recipe as the tool's arguments. */
-const command = ({ sources, net, steps, target }) => {
+const command = ({ sources, net, steps, target }, how) => {
   const words = ["blob", "convert", sources[0].path, "-o", target.path, ...(target.into ? ["--into", target.into] : ["--to", target.format])];
   if (net?.prototxt) words.push("--net", net.prototxt);
   if (net?.symbol) words.push("--symbol", net.symbol);
@@ -626,6 +626,7 @@ const command = ({ sources, net, steps, target }) => {
     else if (settings) words.push(`--${name}`, settings.to);
     else words.push(`--${name}`);
   }
+  if (how.salvage) words.push("--salvage");
   if (target.strict) words.push("--strict");
   if (target.skip_unsupported) words.push("--skip-unsupported");
   if (target.sha256) words.push("--sha256");

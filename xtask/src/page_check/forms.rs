@@ -165,7 +165,7 @@ fn members(check: &Check<'_>, archive: &Path) -> Result<()> {
         check.browser.until(&format!("document.body.dataset.opened !== '{}'", before.as_str().unwrap_or_default()))?;
         let member = check.browser.script("return given.how.member;", &json!([]))?;
         let member = member.as_str().with_context(|| format!("{button} opens no member"))?;
-        let wanted = check.tool(archive, &["ls", name, "--member", member])?;
+        let wanted = check.tool(archive, &["ls", &format!("{name}/{member}")])?;
         let found = check.browser.script("return files.at(-1)?.list ?? null;", &json!([]))?;
         super::differ(&wanted, &found)?;
         check.browser.script("remove(files.at(-1));", &json!([]))?;
