@@ -82,11 +82,13 @@ impl Browser {
         let mut driver = Command::new(kind.driver);
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut driver) = driver.spawn() else { return Ok(None) };
-        let lines = BufReader::new(driver.stdout.take().context("the driver has no output")?).lines();
-        let port = lines.map_while(Result::ok).find_map(|line| {
+        let mut lines = BufReader::new(driver.stdout.take().context("the driver has no output")?).lines();
+        let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
             let rest = line.split_once(kind.told)?.1.to_owned();
             rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
         });
+        // A driver ends where nobody reads its log.
+        std::thread::spawn(move || lines.for_each(drop));
         let mut browser = Self { driver, port: port.context("the driver tells no port")?, session: String::new() };
         let begun =
             browser.call("POST", "/session", &json!({ "capabilities": { "alwaysMatch": (kind.settings)(proxy) } }))?;
