@@ -4,6 +4,7 @@
 
 use crate::argument::Argument;
 use crate::at::{At, Operand, WITH_THE_DATA};
+use crate::cpu::machine::Fetch;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::cpu::{Exec, fetch};
@@ -219,7 +220,11 @@ pub(crate) fn squares(exec: Exec, bytes: &mut [u8], side: usize, width: usize) {
     let matrix = side * side * width;
     let each = (bytes.len() / matrix).div_ceil(exec.pieces);
     threads::chunks(bytes, matrix * each, |_, bytes| {
-        let fetch = fetch(bytes.len());
+        // Their blocks are one square each, and none is known before its turn.
+        let fetch = match fetch(bytes.len()) {
+            Fetch::Squares => Fetch::Asked,
+            other => other,
+        };
         exec.isa.run(Square { bytes, side, width, fetch });
     });
 }

@@ -63,6 +63,8 @@ pub(crate) enum Fetch {
     Asked,
     /// The processor, by itself.
     Unasked,
+    /// Kernels ask for a square while they turn the one before, where they turn squares, and else as in `Asked`.
+    Squares,
 }
 
 /// Scratch that begins with a cache line, because the stack may lie at any 16 bytes. Registers that straddle two lines

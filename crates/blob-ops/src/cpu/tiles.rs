@@ -21,7 +21,7 @@ use crate::plan::LINE;
 use std::ops::Range;
 
 /// Bytes of a lane, within which entries are transposed.
-const LANE: usize = 16;
+pub(super) const LANE: usize = 16;
 
 /// Bytes of the source's rows that are turned before the next rows are, as machines fetch lines in pairs: 1024² of f32
 /// take 1.4 of memcpy's time and 1.8 a line at a time, 4000² × 4 2.1 and 3.0 (Intel Xeon, AVX-512).
@@ -105,7 +105,7 @@ pub(super) unsafe fn tiles<V: Vector, const W: usize, const R: usize, const C: u
         let left = start(strip.start, xs, C);
         let whole = left * W + STRIP <= xs * W;
         for line in groups(ys, R, LINE / V::BYTES) {
-            if block.fetch == Fetch::Asked {
+            if block.fetch != Fetch::Unasked {
                 for y in line.clone() {
                     ask_rows::<V, W, R>(block, strip.start * C, start(y, ys, R));
                 }
@@ -199,7 +199,7 @@ unsafe fn tile<V: Vector, const W: usize, const R: usize, const C: usize>(
         let rows = turn::<V, W, C>(load::<V, R, C>(src, from));
         if C == R { V::exchange(rows) } else { rows }
     };
-    if !past && block.fetch == Fetch::Asked {
+    if !past && block.fetch != Fetch::Unasked {
         ask_lines::<V, W, R, C>(block, x, y);
     }
     let alone = is_alone(x, block.to.len(), C) && is_alone(y, block.from.len(), R);
@@ -259,7 +259,7 @@ fn ask_lines<V: Vector, const W: usize, const R: usize, const C: usize>(block: &
 /// # Safety
 /// The machine has the set, and the bytes of `C` entries can be read from each place on.
 #[inline(always)]
-unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: &[usize; R]) -> [V; C] {
+pub(super) unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: &[usize; R]) -> [V; C] {
     let row = |i: usize| {
         let i = i % C;
         // SAFETY: the caller promises that `C` entries can be read from each place on: a register where C = R, else a
@@ -280,7 +280,7 @@ unsafe fn load<V: Vector, const R: usize, const C: usize>(src: *const u8, from: 
 /// # Safety
 /// The machine has the set.
 #[inline(always)]
-unsafe fn turn<V: Vector, const W: usize, const N: usize>(mut rows: [V; N]) -> [V; N] {
+pub(super) unsafe fn turn<V: Vector, const W: usize, const N: usize>(mut rows: [V; N]) -> [V; N] {
     let rounds = const { (LANE / W).ilog2() };
     // SAFETY: `shuffle` needs the instruction set alone, and the caller promises that the machine has it.
     unsafe {
@@ -336,7 +336,7 @@ fn groups(len: usize, n: usize, many: usize) -> impl Iterator<Item = Range<usize
 
 /// Where a tile starts, the last one so that it ends with the row.
 #[inline(always)]
-fn start(tile: usize, len: usize, n: usize) -> usize {
+pub(super) fn start(tile: usize, len: usize, n: usize) -> usize {
     (tile * n).min(len - n)
 }
 

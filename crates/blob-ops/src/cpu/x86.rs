@@ -7,9 +7,10 @@
 
 #![allow(unsafe_code)]
 
+mod diagonals;
 mod moves;
 
-use super::machine::{Block, Kernel, Machine};
+use super::machine::{Block, Fetch, Kernel, Machine};
 use super::stores::Processor;
 use std::arch::x86_64::{__cpuid, _MM_HINT_T1, _mm_prefetch};
 
@@ -109,7 +110,10 @@ impl Machine for OnAvx2 {
         // SAFETY: safe except that these need AVX2, which this machine has (only its token's `run` names this type),
         // and SSE2, which every x86-64 has.
         unsafe {
+            let squares = block.fetch == Fetch::Squares;
             match W {
+                4 if squares && moves::diagonals_avx2::<4, 8, 4>(block) => true,
+                8 if squares && moves::diagonals_avx2::<8, 4, 2>(block) => true,
                 1 => moves::tiles_avx2::<1, 32, 16>(block) || moves::tiles_sse2::<1, 16, 16>(block),
                 2 => moves::tiles_avx2::<2, 16, 8>(block) || moves::tiles_sse2::<2, 8, 8>(block),
                 4 => moves::tiles_avx2::<4, 8, 8>(block) || moves::tiles_sse2::<4, 4, 4>(block),
@@ -144,7 +148,11 @@ impl Machine for OnAvx512 {
         // SAFETY: safe except that these need AVX-512 with F and BW, which this machine has: only the token's `run`
         // names this type.
         let wide = unsafe {
+            let squares = block.fetch == Fetch::Squares;
             match W {
+                2 if squares && moves::diagonals_avx512::<2, 32, 8>(block) => true,
+                4 if squares && moves::diagonals_avx512::<4, 16, 4>(block) => true,
+                8 if squares && moves::diagonals_avx512::<8, 8, 2>(block) => true,
                 1 => moves::tiles_avx512::<1, 64, 16>(block),
                 2 => moves::tiles_avx512::<2, 32, 8>(block),
                 4 => moves::tiles_avx512::<4, 16, 16>(block),
@@ -169,7 +177,7 @@ mod tests {
     use super::super::Isa;
     use super::super::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
     use super::super::element::Fill;
-    use super::super::machine::Store;
+    use super::super::machine::{Block, Fetch, Kernel, Machine, Store};
     use super::super::permute::Permute;
     use super::moves::watch;
     use crate::plan::Permutation;
@@ -189,6 +197,60 @@ mod tests {
                 assert_eq!(open, 0, "{name} on {isa:?}");
             };
             run_each(isa, &src[..48 << 10], past);
+        }
+    }
+
+    /// A block of entries of `W` bytes whose rows are read 1 KiB or more apart, as the machine's own kernel moves it.
+    struct Turned<'a, const W: usize>(Block<'a>);
+
+    impl<const W: usize> Kernel for Turned<'_, W> {
+        type Out = bool;
+
+        #[inline(always)]
+        fn run<M: Machine>(mut self) -> bool {
+            M::tiles::<W>(&mut self.0)
+        }
+    }
+
+    fn check_squares<const W: usize>(isa: Isa, xs: usize, ys: usize, store: Store) {
+        let (row, line) = ((xs * W).next_multiple_of(1 << 10), (ys * W).next_multiple_of(64) + 64);
+        let src: Vec<u8> = (0..row * ys).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
+        let mut room = vec![0xA5; line * xs + 64];
+        let aligned = room.as_ptr().align_offset(64);
+        let from: Vec<usize> = (0..ys).map(|y| y * row).collect();
+        // The lines of the destination change places in pairs.
+        let to: Vec<usize> = (0..xs).map(|x| if x ^ 1 < xs { (x ^ 1) * line } else { x * line }).collect();
+        let mut want = room[aligned..].to_vec();
+        for (y, from) in from.iter().enumerate() {
+            for (x, to) in to.iter().enumerate() {
+                want[to + y * W..][..W].copy_from_slice(&src[from + x * W..][..W]);
+            }
+        }
+        let (from, to, dst) = (from.as_slice(), to.as_slice(), &mut room[aligned..]);
+        let turned = isa.run(Turned::<W>(Block { src: &src, dst, from, to, store, fetch: Fetch::Squares }));
+        assert_eq!(turned, isa != Isa::Portable);
+        assert!(!turned || room[aligned..] == want, "{xs} × {ys} of {W} bytes, {store:?}, {isa:?}");
+    }
+
+    /// Of whole squares, which are four lines, and of a part more or less, an entry more or less, and both.
+    #[test]
+    fn squares_of_every_width_and_ragged_side() {
+        fn each<const W: usize>(isa: Isa, store: Store) {
+            let line = 64 / W;
+            let sides = [4 * line, 4 * line + 1, 5 * line, 7 * line - 1, 8 * line];
+            for xs in sides {
+                for ys in sides {
+                    check_squares::<W>(isa, xs, ys, store);
+                }
+            }
+        }
+        for isa in Isa::available() {
+            for store in [Store::Cached, Store::Past] {
+                each::<1>(isa, store);
+                each::<2>(isa, store);
+                each::<4>(isa, store);
+                each::<8>(isa, store);
+            }
         }
     }
 

@@ -10,6 +10,7 @@
 
 use super::super::machine::Block;
 use super::super::tiles::{Vector, tiles};
+use super::diagonals::diagonals;
 use std::arch::x86_64::*;
 
 /// Ends, when it is dropped, the stores that went past the caches: later accesses are seen later. Until then
@@ -101,7 +102,8 @@ stream!(stream_avx2, "avx2", 32, _mm256_loadu_si256, _mm256_stream_si256);
 /// A register as a [`Vector`], with its intrinsics; `tiles` on it, compiled with its instruction set.
 macro_rules! vector {
     (
-        $register:ty, $features:literal, $tiles:ident, $(gather $gather:ident, exchange $exchange:ident,)?
+        $register:ty, $features:literal, $tiles:ident,
+        $(diagonals $diagonals:ident, gather $gather:ident, exchange $exchange:ident,)?
         load $load:ident, store $store:ident, stream $stream:ident,
         unpack $([$width:literal $low:ident $high:ident])*
     ) => {
@@ -163,18 +165,25 @@ macro_rules! vector {
             // SAFETY: this function runs only where its instruction set is.
             unsafe { tiles::<$register, W, R, C>(block) }
         }
+
+        $(/// See [`diagonals`].
+        #[target_feature(enable = $features)]
+        pub(super) fn $diagonals<const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>) -> bool {
+            // SAFETY: this function runs only where its instruction set is.
+            unsafe { diagonals::<$register, W, R, C>(block) }
+        })?
     };
 }
 
 vector!(
-    __m512i, "avx512f,avx512bw", tiles_avx512, gather four_lanes, exchange lanes_of_four,
+    __m512i, "avx512f,avx512bw", tiles_avx512, diagonals diagonals_avx512, gather four_lanes, exchange lanes_of_four,
     load _mm512_loadu_si512, store _mm512_storeu_si512, stream _mm512_stream_si512,
     unpack [1 _mm512_unpacklo_epi8 _mm512_unpackhi_epi8] [2 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16]
         [4 _mm512_unpacklo_epi32 _mm512_unpackhi_epi32] [8 _mm512_unpacklo_epi64 _mm512_unpackhi_epi64]
 );
 
 vector!(
-    __m256i, "avx2", tiles_avx2, gather two_lanes, exchange lanes_of_two,
+    __m256i, "avx2", tiles_avx2, diagonals diagonals_avx2, gather two_lanes, exchange lanes_of_two,
     load _mm256_loadu_si256, store _mm256_storeu_si256, stream _mm256_stream_si256,
     unpack [1 _mm256_unpacklo_epi8 _mm256_unpackhi_epi8] [2 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16]
         [4 _mm256_unpacklo_epi32 _mm256_unpackhi_epi32] [8 _mm256_unpacklo_epi64 _mm256_unpackhi_epi64]
