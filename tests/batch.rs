@@ -285,12 +285,47 @@ fn a_job_is_done_by_its_source_its_recipe_and_the_files_that_it_reads() {
     assert!(is_other(state(&named)));
     // An output that is damaged is not done, and a recipe may replace it.
     named["target"]["if_exists"] = json!("replace");
-    assert_eq!(state(&named).0, "written");
+    assert_eq!(state(&named).0, "redone");
     let whole = fs::read(&out).expect("there");
     fs::write(&out, &whole[..whole.len() - 1]).expect("written");
-    assert_eq!(state(&named).0, "written");
+    assert_eq!(state(&named).0, "redone");
     assert!(fs::read(&out).expect("there") == whole);
     assert_eq!(state(&named).0, "done");
+}
+
+/// A job that an earlier run did, and whose output is another since, says so and why.
+#[test]
+fn a_job_that_is_done_again_says_why() {
+    let folder = Folder::new();
+    let source = folder.with("a.npz", fs::read(data("other/numpy_savez.npz")).expect("a golden"));
+    let flip = |path: &str| {
+        let mut bytes = fs::read(path).expect("there");
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        fs::write(path, bytes).expect("written");
+    };
+    let log = folder.file("log");
+    for (name, options, why) in [
+        ("a.params", &["--log", &log][..], "has other bytes than the log says"),
+        ("a.safetensors", &["--check"], "is damaged"),
+    ] {
+        let out = folder.file(name);
+        let mut job = job(&source, &out);
+        job["target"]["if_exists"] = json!("replace");
+        let file = jobs(&folder, &[job]);
+        let run = |more: &[&str]| blob(&[&["batch", &file], options, more].concat()).ok();
+        run(&[]).stderr_has("1 written");
+        let whole = fs::read(&out).expect("there");
+        run(&[]).stderr_has("1 done before");
+        flip(&out);
+        run(&["-n"]).stdout_has("redone: ").stdout_has(why);
+        run(&[]).stderr_has("redone: ").stderr_has(why).stderr_has("1 redone");
+        assert!(fs::read(&out).expect("there") == whole);
+        flip(&out);
+        let line = run(&["--json"]).json().remove(0);
+        assert!(line["state"] == "redone" && line["why"].as_str().is_some_and(|said| said.contains(why)), "{line}");
+        run(&[]).stderr_has("1 done before");
+    }
 }
 
 #[test]

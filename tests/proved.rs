@@ -112,7 +112,10 @@ fn merge_and_hash_leave_unread_arrays_out_as_convert_does() {
     {
         blob(args).refused(words).stderr_has("--skip-unsupported leaves these arrays out");
     }
-    blob(&["convert", &file, "-o", &out, "--skip-unsupported"]).ok().stderr_has("2 left out");
+    blob(&["convert", &file, "-o", &out, "--skip-unsupported"]).ok().stderr_has("2 left out").stderr_has("prove it:");
+    // Without a step, too, the receipt tells of the arrays that are not there.
+    let ran = blob(&["verify", &out, "--against", &file]).ok();
+    ran.stdout_has("its receipt made again").stdout_has("\"a\" is left out: it is of dtype F8_E4M3");
     let ran = blob(&["merge", &file, &other, "-o", &merged, "--skip-unsupported"]).ok();
     ran.stderr_has("2 left out").stderr_has("no proof by `blob verify`: it wants every array of the input");
     let there: Vec<String> = Checkpoint::open(&merged).expect("opens").names().map(str::to_owned).collect();
@@ -126,6 +129,40 @@ fn merge_and_hash_leave_unread_arrays_out_as_convert_does() {
     };
     assert_eq!(digest(&file), digest(&rest));
     blob(&["hash", "--skip-unsupported", &file]).refused("tensors are chosen for --content");
+}
+
+/// Where names of before do not come back, the message names the tensors that are the cause, and no others.
+#[test]
+fn the_cause_is_named_where_names_of_before_do_not_come_back() {
+    let folder = Folder::new();
+    let golden = data("caffe/net/f32_v2.caffemodel");
+    let [torch, back] = ["t.safetensors", "back.caffemodel"].map(|name| folder.file(name));
+    blob(&["convert", golden.to_str().expect("UTF-8"), "--names", "torch", "-o", &torch]).ok();
+    let bytes = std::fs::read(&torch).expect("written");
+    let len = u64::from_le_bytes(bytes[..8].try_into().expect("eight")) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&bytes[8..8 + len]).expect("JSON");
+    let edited = |edit: &dyn Fn(&mut serde_json::Map<String, serde_json::Value>)| {
+        let mut header = header.as_object().expect("an object").clone();
+        edit(&mut header);
+        folder.with("e.safetensors", safetensors(&json!(header).to_string(), &bytes[8 + len..]))
+    };
+    let rename = |from: &'static str, to: &'static str| {
+        edited(&move |header| {
+            let entry = header.remove(from).expect("there");
+            header.insert(to.to_owned(), entry);
+        })
+    };
+    let refused = |file: &str, words: &str| {
+        let ran = blob(&["convert", file, "-o", &back, "--force"]).refused(words);
+        assert!(!ran.err.contains("no room") && !ran.err.contains("ip.weight"), "{ran:?}");
+    };
+    let strange =
+        "without a name of before, added or renamed since: \"renamed.weight\"; the names of 10 others come back";
+    refused(&rename("conv1.weight", "renamed.weight"), strange);
+    let clash = "\"conv1.weight\" and \"conv1/0\" were both \"conv1/0\" before";
+    let ran = blob(&["convert", &rename("conv1.bias", "conv1/0"), "-o", &back]).refused("both \"conv1/0\" before");
+    assert!(ran.err.contains(clash) || ran.err.contains("\"conv1/0\" and \"conv1.weight\""), "{ran:?}");
+    assert!(!ran.err.contains("no room"), "{ran:?}");
 }
 
 /// A map of names in which two tensors of one shape are exchanged puts each into the other's place: the digests of the

@@ -29,6 +29,10 @@ fn is_empty(list: &Value) -> bool {
     list.as_array().is_none_or(Vec::is_empty)
 }
 
+fn reverse(receipt: &mut Value, path: &str) -> bool {
+    receipt.pointer_mut(path).and_then(Value::as_array_mut).map(|list| list.reverse()).is_some()
+}
+
 const HISTORY: &str = "no room for the history";
 
 const LIES: &[Lie] = &[
@@ -87,6 +91,16 @@ const LIES: &[Lie] = &[
         },
     },
     Lie { name: "no part", edit: |r| remove(r, "part") },
+    Lie { name: "why no frame", edit: |r| set(r, "/frame_left_out", json!("there was no room for it")) },
+    Lie { name: "a net's digest", edit: |r| set(r, "/transforms/0/settings/net/blake3", json!("0".repeat(64))) },
+    Lie {
+        name: "a step without its net",
+        edit: |r| r.pointer_mut("/transforms/0/settings").is_some_and(|of| remove(of, "net")),
+    },
+    Lie { name: "changes in another order", edit: |r| reverse(r, "/changes") },
+    Lie { name: "left out in another order", edit: |r| reverse(r, "/left_out") },
+    Lie { name: "settings of before", edit: |r| set(r, "/history/0/transforms/0/settings", Value::Null) },
+    Lie { name: "a source by another name", edit: |r| set(r, "/source/name", json!("other")) },
 ];
 
 /// The digest of all digests goes by the names, whatever the order of the list.
@@ -173,15 +187,59 @@ fn words_of_another_version_are_a_note() {
         let file = open("x.safetensors", &with_receipt(&bytes, lie, "", None)).expect("opens");
         said(&file, &[Checkpoint::open(golden).expect("opens")]).0
     };
-    assert_eq!(told(&lie), [""; 0]);
+    // Nothing else is believed because of the name.
+    let words = "words not compared: made by blob 99.0.0";
+    assert_eq!(told(&lie), [words]);
     for path in ["/changes/0/changes", "/warnings", "/left_out/0/reason"] {
         *lie.pointer_mut(path).expect("there") = if path.ends_with("reason") { json!("x") } else { json!(["x"]) };
     }
-    let words = "the receipt is of another version of the tool, which has other words for: changes, the reason in \
-                 left_out, warnings";
     assert_eq!(told(&lie), [words]);
     lie["changes"][0]["bits_of"] = json!("bf16");
     assert!(told(&lie).iter().any(|said| said.contains("the change of")), "{:?}", told(&lie));
+    for (path, value, said) in [
+        (
+            "/frame",
+            json!({"format": "caffemodel", "bytes": 1, "holes": [], "blake3": "00", "deflate": ""}),
+            "says that frame",
+        ),
+        ("/transforms/0/name", json!("squeeze-legacy"), "is missing from"),
+        ("/left_out", json!([]), "does not say that"),
+        ("/source/metadata", json!({}), "source.metadata"),
+    ] {
+        let before = lie.clone();
+        *lie.pointer_mut(path).expect("there") = value;
+        assert!(told(&lie).iter().any(|found| found.contains(said)), "{path}: {:?}", told(&lie));
+        lie = before;
+    }
+}
+
+/// A receipt whose only edits are in claims that nothing proves: each is said to be unchecked.
+#[test]
+fn claims_that_nothing_proves_are_said_to_be_unchecked() {
+    let folder = Folder::new();
+    let golden = data("caffe/net/f32_v2_diff.caffemodel");
+    let (golden, out) = (golden.to_str().expect("UTF-8"), folder.file("o.safetensors"));
+    blob(&["convert", golden, "--dtype", "f16", "--strip-diff", "-o", &out]).ok();
+    let bytes = std::fs::read(&out).expect("written");
+    let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    let steps = honest["transforms"].as_array().expect("steps").clone();
+    let twice: Value = steps.iter().chain(steps.last()).cloned().collect();
+    for (path, value, said) in [
+        (
+            "/source/name",
+            json!("other.caffemodel"),
+            "not checked: the name of the source, which is \"other.caffemodel\"",
+        ),
+        ("/transforms", twice, "not checked: steps that change no tensor: dtype"),
+        ("/tool", json!("blob 0.0.9"), "words not compared: made by blob 0.0.9"),
+    ] {
+        let mut lie = honest.clone();
+        *lie.pointer_mut(path).expect("there") = value;
+        let lie = folder.with("lie.safetensors", with_receipt(&bytes, &lie, "", None));
+        blob(&["verify", &lie, "--against", golden]).ok().stdout_has(said);
+        let ran = blob(&["verify", &lie, "--against", golden, "--json"]).ok();
+        assert!(ran.json()[0]["notes"].to_string().contains(&said[..20]), "{path}: {ran:?}");
+    }
 }
 
 /// The net that lies beside a source tells which values count otherwise than stored. The receipt names the net, so that

@@ -223,17 +223,30 @@ impl Work<'_> {
 
     fn job(&self, at: usize, outcome: &mut Outcome, opening: &Opening) -> Result<(), Error> {
         let job = self.batch.job(at, &self.marks)?;
-        if let Some(claim) = job.done(opening, self.trust, self.log.as_ref(), self.progress)? {
-            if self.checks {
-                job.check_output(self.progress)?;
-            }
-            outcome.done(claim);
-        } else if self.is_dry {
+        let log = self.log.as_ref();
+        let why = match job.done(opening, self.trust, log, self.progress)? {
+            Some(claim) => match if self.checks { job.check_output(self.progress) } else { Ok(()) } {
+                Ok(()) => {
+                    outcome.done(claim);
+                    return Ok(());
+                }
+                Err(Error::Request { message, .. }) if job.replaces() => Some(message),
+                Err(e) => return Err(e),
+            },
+            None => job.why_again(opening, log),
+        };
+        if self.is_dry {
             outcome.ran(State::WouldWrite, job.check(opening)?);
         } else {
             let ran = job.run(opening, &Registry::default(), self.progress)?;
-            outcome.ran(if ran.is_unchanged { State::Unchanged } else { State::Written }, ran);
+            let state = match (&why, ran.is_unchanged) {
+                (Some(_), _) => State::Redone,
+                (None, true) => State::Unchanged,
+                (None, false) => State::Written,
+            };
+            outcome.ran(state, ran);
         }
+        outcome.why = why;
         Ok(())
     }
 

@@ -10,13 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blob_io::caffe::Message;
+use blob_io::words::{NAMED_PROBLEMS, listed};
 use blob_io::{Checkpoint, Error, Format, Remedy};
 
 use crate::change::{Change, Effect};
 use crate::goal::has_layers;
 use crate::history::Origin;
 use crate::transform::{Factors, Names, Norm, Registry, Transform};
-use walk::Walk;
+use walk::{End, Walk};
 
 /// The names that an output needs.
 #[derive(Clone, Copy, Debug)]
@@ -111,14 +112,19 @@ pub(crate) fn before(
     }
     let mut walk = Walk::new(checkpoint, lineage, registry);
     let (all, mut most, mut found) = (walk.names().count(), wanted.fitting(&walk), None);
+    let mut near = Near { strangers: walk.strangers(), why: None };
     while most < all && matches!(called, Called::AsNeeded) && walk.step_back() {
         let fitting = wanted.fitting(&walk);
         if fitting > most {
             (most, found) = (fitting, Some(walk.stand()));
         }
+        near.step(&walk);
     }
-    if let Some(unknown) = walk.unknown().filter(|_| most < all) {
-        return unnamed(checkpoint, wanted, unknown);
+    if let Some(end) = walk.end().filter(|_| most < all) {
+        return unnamed(checkpoint, wanted, end);
+    }
+    if let (Wanted::Layers, Some(message)) = (wanted, near.in_words(all).filter(|_| most < all)) {
+        return Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy: Some(Remedy::Names) });
     }
     let mut before = Before::default();
     if matches!((wanted, called), (Wanted::Mxnet, Called::AsNeeded)) && found.is_none() && walk.had_torchs_names() {
@@ -157,6 +163,41 @@ pub(crate) fn before(
     Ok(before)
 }
 
+/// The point of the way where most tensors have names of layers' blobs, and still not all of them fit.
+struct Near<'a> {
+    /// The tensors without such names there, as the file calls them.
+    strangers: Vec<&'a str>,
+    /// Why the names there do not fit; `None` at the beginning of the way.
+    why: Option<String>,
+}
+
+impl<'a> Near<'a> {
+    fn step(&mut self, walk: &Walk<'a>) {
+        let strangers = walk.strangers();
+        if strangers.len() < self.strangers.len() {
+            let fits = Message::named(Format::CaffeModel, walk.names(), &[]);
+            let why = fits
+                .err()
+                .and_then(|error| if let Error::Misfit { message, .. } = error { Some(message) } else { None });
+            *self = Self { strangers, why };
+        }
+    }
+
+    /// Which tensors keep the names of before, which others get back, from being whole; in words that follow the file's
+    /// name. `None` where no names come back.
+    fn in_words(&self, all: usize) -> Option<String> {
+        let why = self.why.as_ref()?;
+        if self.strangers.is_empty() {
+            return Some(format!("gets the names of before, and lacks some of the tensors: {why}"));
+        }
+        let (named, others) = (listed(NAMED_PROBLEMS, &self.strangers), all - self.strangers.len());
+        Some(format!(
+            "has tensors without a name of before, added or renamed since: {named}; the names of {others} others come \
+             back"
+        ))
+    }
+}
+
 /// The notice of names of before in a new file, which has none to compare with.
 fn unproven(wanted: Wanted<'_>) -> Option<Effect> {
     let words = "the names of before are the receipt's word, and no other file proves them";
@@ -167,17 +208,17 @@ fn unproven(wanted: Wanted<'_>) -> Option<Effect> {
     }
 }
 
-/// The result for names that the output does not take, where the receipt does not have the earlier ones: a change for
-/// MXNet, else an error.
-fn unnamed(checkpoint: &Checkpoint, wanted: Wanted<'_>, step: &str) -> Result<Before, Error> {
-    let message = format!(
-        "has names that a conversion gave, and its receipt does not say what they were before: it had no room for {step}"
-    );
+/// The result for names that the output does not take, where the earlier ones do not come back: a change for MXNet,
+/// else an error.
+fn unnamed(checkpoint: &Checkpoint, wanted: Wanted<'_>, end: &End) -> Result<Before, Error> {
     match wanted {
         Wanted::Mxnet => {
-            let why = "its receipt had no room for what the tensors were called before";
-            Ok(Before { changes: vec![Change::unasked(Effect::NamesStay { why })], ..Before::default() })
+            let stays = Effect::NamesStay { why: end.why() };
+            Ok(Before { changes: vec![Change::unasked(stays)], ..Before::default() })
         }
-        _ => Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy: Some(Remedy::Names) }),
+        _ => {
+            let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::Names));
+            Err(Error::Misfit { file, message: end.in_words(), remedy })
+        }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Chained {
     /// The layers that must be removed from the net.
     pub(crate) removed_layers: Vec<String>,
     pub(crate) value_changes: Vec<ValueChange>,
+    /// The steps that change none of these tensors.
+    pub(crate) idle: Vec<&'static str>,
     /// The net that was followed, where a transform followed one.
     pub(crate) net: Option<FollowedNet>,
     /// The net that says which values the source's framework takes otherwise than stored.
@@ -74,6 +76,9 @@ pub(crate) fn chain(
         if !problems.is_empty() {
             return Err(refused(checkpoint, &**step, problems));
         }
+        if is_idle(&outcome, &specs) {
+            chained.idle.push(step.name());
+        }
         let Outcome { made, left_out, notes, unfitting, notices, removed_layers } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(index, _)| *index).collect();
         let valued = made.iter().filter(|made| {
@@ -98,6 +103,15 @@ pub(crate) fn chain(
     let followed = chained.net.as_ref().map(|net| Effect::Followed { net: net.origin.to_string() });
     chained.of_file.extend(followed.map(Change::unasked));
     Ok(chained)
+}
+
+/// Whether all tensors stay as they are.
+fn is_idle(outcome: &Outcome, specs: &[Spec<'_>]) -> bool {
+    let stays = |(place, made): (usize, &Made)| {
+        let is_same = made.from == [place] && made.tensor == specs[place].tensor;
+        is_same && made.changes.is_empty() && matches!(made.values, Values::Same)
+    };
+    outcome.left_out.is_empty() && outcome.made.iter().enumerate().all(stays)
 }
 
 fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {

@@ -381,7 +381,7 @@ pub(crate) fn planned_for<'a>(
 }
 
 /// The bytes around the tensors of the source for the output's receipt, or the reason why there are none.
-fn frame_of(
+pub(crate) fn frame_of(
     checkpoint: &Checkpoint,
     options: &Options,
     tensors: &[Planned],

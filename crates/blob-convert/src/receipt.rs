@@ -24,7 +24,7 @@ use crate::transform::{Registry, Selection, Transform};
 pub use account::{Account, Changed};
 use bits::{Bits, NO_ROOM, note_bits};
 use contents::Contents;
-pub(crate) use contents::places;
+pub(crate) use contents::{had_room, places};
 use fields::{Fields, of_several};
 
 /// The schema of receipts, and the name of the tool that writes receipts.

@@ -29,10 +29,12 @@ pub(super) enum State {
     Done,
     WouldWrite,
     Failed,
+    /// An earlier run wrote the output, which was not as that run left it, or not what the job asks for now.
+    Redone,
 }
 
 impl State {
-    const NAMES: &'static [&'static str] = &["written", "unchanged", "done", "would-write", "failed"];
+    const NAMES: &'static [&'static str] = &["written", "unchanged", "done", "would-write", "failed", "redone"];
 
     fn name(self) -> &'static str {
         Self::NAMES[self as usize]
@@ -48,6 +50,8 @@ pub(crate) struct Outcome {
     pub(super) state: State,
     ran: Option<Ran>,
     claim: Option<Claim>,
+    /// Why a job is done again, in words that follow the output's name.
+    pub(super) why: Option<String>,
     failure: Option<Failure>,
 }
 
@@ -55,7 +59,7 @@ impl Outcome {
     pub(super) fn new(line: usize, recipe: &Recipe) -> Self {
         let source = recipe.sources.first().map(|source| source.path.clone()).unwrap_or_default();
         let output = recipe.target.path.clone().unwrap_or_default();
-        Self { line, source, output, state: State::Failed, ran: None, claim: None, failure: None }
+        Self { line, source, output, state: State::Failed, ran: None, claim: None, why: None, failure: None }
     }
 
     pub(super) fn done(&mut self, claim: Claim) {
@@ -101,9 +105,12 @@ impl Fields for Outcome {
                 "state",
                 Type::Enum(State::NAMES),
                 "whether the output was written, stood there with the same bytes, was done before, with -n would be written, \
-                 or the job failed",
+                 the job failed, or the output was done before and had to be done again",
                 |o| json!(o.state.name()),
             ),
+            nullable("why", Type::String, "why it is done again, in words that follow the output's name", |o| {
+                json!(o.why)
+            }),
             nullable("to", Type::String, "the format that was written", |o| {
                 json!(o.ran.as_ref().map(|ran| ran.to.name()))
             }),
@@ -142,7 +149,9 @@ impl Render for &Outcome {
         }
         let [source, output] = [&self.source, &self.output].map(|path| path.to_string_lossy());
         let arrow = context.terminal.marks().1;
-        Ok(writeln!(out, "{} {arrow} {}", context.terminal.name(&source), context.terminal.name(&output))?)
+        let why = self.why.as_ref().map(|why| format!("   redone: {}", context.terminal.text(why)));
+        let (source, output) = (context.terminal.name(&source), context.terminal.name(&output));
+        Ok(writeln!(out, "{source} {arrow} {output}{}", why.unwrap_or_default())?)
     }
 }
 
@@ -151,6 +160,7 @@ impl Render for &Outcome {
 pub(super) struct Tally {
     written: u64,
     unchanged: u64,
+    redone: u64,
     done: u64,
     would_write: u64,
     failed: u64,
@@ -168,6 +178,7 @@ impl Tally {
         let count = match outcome.state {
             State::Written => &mut self.written,
             State::Unchanged => &mut self.unchanged,
+            State::Redone => &mut self.redone,
             State::Done => &mut self.done,
             State::WouldWrite => &mut self.would_write,
             State::Failed => &mut self.failed,
@@ -178,6 +189,14 @@ impl Tally {
             self.warnings.entry(group.to_string()).or_insert_with(|| (outcome.output.clone(), 0)).1 += 1;
         }
         context.print(&outcome)?;
+        if let (State::Redone, Some(why)) = (outcome.state, &outcome.why) {
+            let output = outcome.output.to_string_lossy();
+            context.terminal.note(format!(
+                "{}: redone: {}",
+                context.terminal.name(&output),
+                context.terminal.text(why)
+            ));
+        }
         if let Some(failure) = &outcome.failure {
             context.terminal.error(failure);
         }
@@ -191,10 +210,11 @@ impl Tally {
             more => format!("{} and {}: {warning}", output.display(), units::plural(more, "other output")),
         });
         warn(lines.collect(), "--json prints them all", context);
-        let ended = self.written + self.unchanged + self.done + self.would_write + self.failed;
+        let ended = self.written + self.unchanged + self.redone + self.done + self.would_write + self.failed;
         let counts = [
             (self.written, "written"),
             (self.unchanged, "unchanged"),
+            (self.redone, "redone"),
             (self.would_write, "to write"),
             (self.done, "done before"),
             (self.failed, "failed"),

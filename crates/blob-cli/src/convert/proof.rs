@@ -38,7 +38,8 @@ fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Op
     if !plan.unproven().is_empty() {
         return Some(format!("the receipt has no room for what {} did", plan.unproven().join(", ")));
     }
-    let is_partial = target.skip_unsupported || plan.is_copy();
+    // A receipt says which arrays were left out.
+    let is_partial = target.skip_unsupported && !plan.has_receipt() || plan.is_copy();
     if is_partial && source.entries().iter().any(|entry| entry.unread().is_some()) {
         return Some(WHOLE.to_owned());
     }

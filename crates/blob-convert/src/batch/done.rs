@@ -6,10 +6,11 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Reason, Source};
+use blob_io::{Checkpoint, Entry, Error, Format, IfExists, OpenOptions, Reason, Source};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::new_symbol;
+use super::log::Logged;
 use super::{Job, Log, Opener};
 use crate::hash::for_each_piece;
 use crate::history::{parse, receipt_text, source_name_of};
@@ -17,7 +18,7 @@ use crate::plan::Plan;
 use crate::receipt::TOOL;
 use crate::symbol::NewSymbol;
 use crate::verify::{self, Remark};
-use crate::watch::{Uncounted, Watch};
+use crate::watch::{Silent, Uncounted, Watch};
 
 /// The claim of an output about its origin, in a receipt or in a line of a log.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -180,6 +181,47 @@ impl Job {
         Ok(None)
     }
 
+    /// Why a job that is not [done](Self::done) is done again, in words that follow the output's name. `None` where
+    /// neither the output nor the log tells of an earlier run.
+    #[must_use]
+    pub fn why_again(&self, opener: &dyn Opener, log: Option<&Log>) -> Option<String> {
+        let logged = log.and_then(|log| log.claim(&self.output));
+        let path = self.opening();
+        if !path.exists() {
+            return logged.map(|_| "is gone, and the log tells of it".to_owned());
+        }
+        let opened = match OpenOptions::new().open(&path) {
+            Err(e) if logged.is_none() => return Some(format!("does not open: {e}")),
+            opened => opened.ok(),
+        };
+        let claim = opened.as_ref().and_then(receipt_text).and_then(Claim::of_receipt);
+        if logged.is_none() && claim.is_none() {
+            return None;
+        }
+        if opened.is_some_and(|output| whole(Ok(output)).is_none()) {
+            return Some("lacks some of its values".to_owned());
+        }
+        let is_logged = claim.as_ref().is_none_or(|claim| claim.recipe.is_none());
+        let found = claim.filter(|_| !is_logged).or_else(|| logged.map(|logged| logged.claim.clone()))?;
+        Some(if found.recipe.as_deref() != Some(&self.mark) {
+            "is of another recipe, or of other files that the recipe reads".to_owned()
+        } else if is_logged && !self.is_as_logged(logged?) {
+            "has other bytes than the log says".to_owned()
+        } else if !self.has_symbol(opener) {
+            "lacks its symbol, or has another".to_owned()
+        } else {
+            "is of another source, or of another version of blob".to_owned()
+        })
+    }
+
+    /// Whether the output has the bytes of a line of the log, as far as the line tells.
+    fn is_as_logged(&self, logged: &Logged) -> bool {
+        let path = self.opening();
+        let is_long = fs::metadata(&path).is_ok_and(|meta| meta.len() == logged.bytes_out);
+        let hash = || hash_of_file(&path, &Silent).ok();
+        is_long && logged.blake3_out.as_ref().is_none_or(|said| hash().as_ref() == Some(said))
+    }
+
     /// The claim of a receipt with this job's mark.
     fn receipt(&self, output: &Checkpoint) -> Option<Claim> {
         let claim = receipt_text(output).and_then(Claim::of_receipt)?;
@@ -213,6 +255,12 @@ impl Job {
         let Some(finding) = first else { return Ok(()) };
         let message = format!("was written by this job and is damaged: {:?} {}", finding.tensor, finding.message);
         Err(Error::Request { file: output.name().to_owned(), message })
+    }
+
+    /// Whether the recipe allows to replace the output.
+    #[must_use]
+    pub fn replaces(&self) -> bool {
+        self.recipe.target.if_exists == IfExists::Replace
     }
 
     /// The index of the output, if that may be in shards.

@@ -30,8 +30,39 @@ pub(super) struct Walk<'a> {
     has_lost_factors: bool,
     /// Whether tensors got other names after PyTorch's.
     is_renamed: bool,
-    /// The step at which the walk ends, because the receipt says too little.
-    unknown: Option<String>,
+    /// Why the walk ends before the first source.
+    end: Option<End>,
+}
+
+/// Why names of before do not come back.
+pub(super) enum End {
+    /// The receipt had no room for this step.
+    NoRoom(String),
+    /// Two tensors of the file would have one name.
+    Clash { name: String, tensors: [String; 2] },
+}
+
+impl End {
+    /// In words that follow the file's name.
+    pub(super) fn in_words(&self) -> String {
+        let given = "has names that a conversion gave, and";
+        match self {
+            Self::NoRoom(step) => {
+                format!("{given} its receipt does not say what they were before: it had no room for {step}")
+            }
+            Self::Clash { name, tensors: [one, other] } => {
+                format!("{given} by its receipt {one:?} and {other:?} were both {name:?} before: one was renamed since")
+            }
+        }
+    }
+
+    /// As a reason for names that stay.
+    pub(super) fn why(&self) -> &'static str {
+        match self {
+            Self::NoRoom(_) => "its receipt had no room for what the tensors were called before",
+            Self::Clash { .. } => "two of its tensors would have one name of before",
+        }
+    }
 }
 
 /// A BatchNorm whose mean and variance were divided by the factor.
@@ -53,27 +84,25 @@ impl<'a> Walk<'a> {
         let names: Vec<Cow<'a, str>> = checkpoint.names().map(Cow::Borrowed).collect();
         let places = names.iter().cloned().enumerate().map(|(place, name)| (name, place)).collect();
         let (in_the_way, lacking) = (Vec::new(), Vec::new());
-        let (has_lost_factors, is_renamed, unknown) = (false, false, None);
-        Self {
-            checkpoint,
-            lineage,
-            registry,
-            names,
-            places,
-            in_the_way,
-            lacking,
-            has_lost_factors,
-            is_renamed,
-            unknown,
-        }
+        let (has_lost_factors, is_renamed, end) = (false, false, None);
+        Self { checkpoint, lineage, registry, names, places, in_the_way, lacking, has_lost_factors, is_renamed, end }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(|name| &**name)
     }
 
-    pub(super) fn unknown(&self) -> Option<&str> {
-        self.unknown.as_deref()
+    pub(super) fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// The tensors, by their names in the file, that have no name of a layer's blob at this point.
+    pub(super) fn strangers(&self) -> Vec<&'a str> {
+        let is_layered = |name: &str| {
+            let name = TensorName::of(name);
+            name.layer().is_some_and(|layer| !layer.is_empty()) && name.index().is_some()
+        };
+        self.checkpoint.names().zip(&self.names).filter(|(_, name)| !is_layered(name)).map(|(now, _)| now).collect()
     }
 
     pub(super) fn has_lost_factors(&self) -> bool {
@@ -111,18 +140,18 @@ impl<'a> Walk<'a> {
 
     /// Goes back over one conversion; `false` where there is none, or the receipt says too little.
     pub(super) fn step_back(&mut self) -> bool {
-        let Some((origin, older)) = self.lineage.split_last().filter(|_| self.unknown.is_none()) else { return false };
+        let Some((origin, older)) = self.lineage.split_last().filter(|_| self.end.is_none()) else { return false };
         for step in origin.transforms.iter().rev() {
             self.undo(step);
         }
         self.lineage = older;
-        self.unknown.is_none()
+        self.end.is_none()
     }
 
     fn undo(&mut self, step: &Step) {
         let Ok(known) = self.registry.read(&step.name, &step.settings) else {
             if may_rename(step) {
-                self.unknown.get_or_insert_with(|| step.name.clone());
+                self.end.get_or_insert_with(|| End::NoRoom(step.name.clone()));
             }
             self.has_lost_factors |= step.name == "bn";
             self.in_the_way.push(step.name.clone());
@@ -133,8 +162,8 @@ impl<'a> Walk<'a> {
             Undone::Renamed(names) => {
                 let is_renamed = |(now, then): (&str, &Cow<'_, str>)| now != then;
                 self.is_renamed |= names.is_torch() && self.checkpoint.names().zip(&self.names).any(is_renamed);
-                if !self.rename(names) {
-                    self.unknown.get_or_insert_with(|| step.name.clone());
+                if let Some(clash) = self.rename(names) {
+                    self.end.get_or_insert(clash);
                 }
             }
             Undone::Divided(norms) => {
@@ -151,8 +180,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gives the tensors the names before a map; `false` where two tensors had one name.
-    fn rename(&mut self, names: &Names) -> bool {
+    /// Gives the tensors the names before a map. Returns the first name that two tensors had.
+    fn rename(&mut self, names: &Names) -> Option<End> {
         let mut before: Vec<(usize, String)> = Vec::new();
         for (old, new) in names.pairs() {
             for part in PARTS {
@@ -164,12 +193,16 @@ impl<'a> Walk<'a> {
         for (place, _) in &before {
             self.places.remove(&self.names[*place]);
         }
-        let mut is_clear = true;
+        let mut clash = None;
         for (place, name) in before {
-            is_clear &= self.places.insert(Cow::Owned(name.clone()), place).is_none();
+            if let Some(other) = self.places.insert(Cow::Owned(name.clone()), place) {
+                let tensor = |place: usize| self.checkpoint.entries()[place].name().to_owned();
+                let tensors = [other, place].map(tensor);
+                clash.get_or_insert_with(|| End::Clash { name: name.clone(), tensors });
+            }
             self.names[place] = Cow::Owned(name);
         }
-        is_clear
+        clash
     }
 
     pub(super) fn stand(&self) -> Stand<'a> {

@@ -6,12 +6,14 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use blake3::Hash;
-use blob_io::Error;
+use blob_core::{DType, Shape};
 use blob_io::layout::{Frame, Layout};
+use blob_io::{Checkpoint, Entry, Error};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::json;
 
+use super::{MAX_TEXT, ROOM_FOR_REST};
 use crate::hash::combined_digest;
 use crate::history::{parse, reduce_list};
 use crate::planned::Planned;
@@ -41,9 +43,7 @@ impl Contents {
             if i > 0 {
                 text.push(',');
             }
-            let (name, dims) = (json!(tensor.spec.name), json!(tensor.spec.shape.dims()));
-            let dtype = tensor.stored_dtype();
-            text += &format!(r#"{{"name":{name},"dtype":"{dtype}","shape":{dims},"#);
+            text += &named(&tensor.spec.name, tensor.stored_dtype(), &tensor.spec.shape);
             if let Some(file) = files.get(i) {
                 let bytes = Layout::new(std::slice::from_ref(&tensor.spec), Frame::Npy)?.len();
                 text += &format!(r#""file":{},"file_bytes":{bytes},"#, json!(file));
@@ -94,6 +94,20 @@ impl Contents {
         };
         fields
     }
+}
+
+/// The beginning of an item: name, dtype and shape.
+fn named(name: &str, dtype: DType, shape: &Shape) -> String {
+    let (name, dims) = (json!(name), json!(shape.dims()));
+    format!(r#"{{"name":{name},"dtype":"{dtype}","shape":{dims},"#)
+}
+
+/// Whether a receipt of this file's tensors had room for the list, beside sources of at most so many bytes.
+pub(crate) fn had_room(checkpoint: &Checkpoint, of_sources: usize) -> bool {
+    let rest = r#""blake3":""},"#.len() + HEX_LEN;
+    let item = |entry: &Entry| Some(named(entry.name(), entry.stored_dtype()?, entry.shape()).len() + rest);
+    let len: usize = checkpoint.entries().iter().filter_map(item).sum();
+    len <= LONGEST && len + of_sources <= MAX_TEXT - ROOM_FOR_REST
 }
 
 /// The place of each tensor in a receipt's list, which has the order of the source; files sort by dtype or by name.

@@ -11,6 +11,7 @@ pub(super) mod wished;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use room::Room;
 
@@ -59,6 +60,12 @@ impl Names {
     /// A map from old names to new ones.
     pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { map: map.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Reads the settings of a receipt. These have the net where the step followed one.
+    pub(super) fn read(settings: &Value) -> Option<Self> {
+        let names = Self::deserialize(settings).ok()?;
+        Some(Self { follows_net: settings["net"].is_object(), ..names })
     }
 
     /// Whether the map is empty.

@@ -73,7 +73,7 @@ const OURS: &[Row] = &[
     exact(Split::NAME, |settings| Some(Arc::new(Split::deserialize(settings).ok()?))),
     exact(Merge::NAME, |settings| Some(Arc::new(Merge::deserialize(settings).ok()?))),
     exact("dtype", |settings| Some(Arc::new(Dtype::read(settings)?))),
-    wished(Names::NAME, |settings| Some(Arc::new(Names::deserialize(settings).ok()?)), Names::make),
+    wished(Names::NAME, |settings| Some(Arc::new(Names::read(settings)?)), Names::make),
     exact(Onnx::NAME, |settings| Some(Arc::new(Onnx::deserialize(settings).ok()?))),
 ];
 
@@ -119,6 +119,17 @@ impl Registry {
         }
         let at = beyond(&said, &known)?;
         Some(format!("has a setting that it does not take{at}"))
+    }
+
+    /// A setting that a step of ours always has, and that the settings of a receipt lack, in words that follow "which".
+    /// A list that is `null` had no room.
+    pub(crate) fn lacking_setting(&self, name: &str, settings: &Value) -> Option<String> {
+        let known = row(name).and_then(|row| (row.read)(settings))?.settings();
+        if settings.is_null() {
+            return Some("has null for its settings".to_owned());
+        }
+        let at = short_of(settings, &known)?;
+        Some(format!("lacks a setting that this version writes{at}"))
     }
 
     /// Makes the step that a recipe wants; `None` for a step without work.
@@ -175,6 +186,25 @@ fn beyond(said: &Value, known: &Value) -> Option<String> {
     }
 }
 
+/// Where `known` has more than `said`, as `: layers: 0: gamma`. An empty list may stand for one that had no room.
+fn short_of(said: &Value, known: &Value) -> Option<String> {
+    let at = |key: &str, rest: String| {
+        let key: String = key.chars().take(LONGEST_KEY).collect();
+        Some(format!(": {key}{rest}"))
+    };
+    match (said, known) {
+        (Value::Object(said), Value::Object(known)) => known.iter().find_map(|(key, known)| match said.get(key) {
+            Some(said) => short_of(said, known).and_then(|rest| at(key, rest)),
+            None => at(key, String::new()),
+        }),
+        (Value::Array(said), Value::Array(known)) => {
+            let mut each = said.iter().zip(known).enumerate();
+            each.find_map(|(place, (said, known))| short_of(said, known).and_then(|rest| at(&place.to_string(), rest)))
+        }
+        (Value::Null, Value::Bool(_) | Value::Number(_) | Value::String(_)) => Some(String::new()),
+        _ => None,
+    }
+}
 fn row(name: &str) -> Option<&'static Row> {
     OURS.iter().find(|row| row.name == name)
 }

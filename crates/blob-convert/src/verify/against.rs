@@ -13,7 +13,7 @@ use super::claims::Relation;
 use super::replay::Redo;
 use super::{Unread, claims, graph, replay};
 use crate::applied::steps;
-use crate::chosen::chosen;
+use crate::chosen::{chosen, unsupported};
 use crate::compare::{Pieces, found};
 use crate::finding::{Finding, Remark};
 use crate::history::receipt_text;
@@ -109,8 +109,12 @@ pub fn against_by(
         match event {
             Event::Note(note) => compare.note(note),
             Event::Unpaired { entry, missing_from } => {
-                left_out.extend(std::ptr::eq(missing_from, ours).then(|| entry.name()));
-                compare.unpaired(entry, missing_from.name());
+                let is_left_out = std::ptr::eq(missing_from, ours);
+                left_out.extend(is_left_out.then(|| entry.name()));
+                match unsupported(entry).filter(|_| is_left_out && is_source) {
+                    Some(why) => compare.note(format!("{:?} is left out: it is {why}", entry.name())),
+                    None => compare.unpaired(entry, missing_from.name()),
+                }
             }
             Event::Pair(a, b) => compare.both(&a, &b)?,
         }

@@ -1,20 +1,21 @@
 //! The receipt of a conversion that is planned again: for the comparison with the receipt of the file. Reads headers
-//! only, so that digests are zeros and counts of lost values are 0.
+//! and the bytes around the tensors only, so that digests are zeros and counts of lost values are 0.
 
 use blob_io::{Checkpoint, Error, Format};
 
 use crate::layout::keeps_names;
 use crate::options::Options;
 use crate::pipeline::Chained;
+use crate::plan::frame_of;
 use crate::receipt::Receipt;
 use crate::regroup::Union;
 use crate::stored::Storage;
 
 impl Receipt {
-    /// The text of the receipt of these tensors, as [`chosen`](crate::chosen::chosen) has them, without a frame.
+    /// The text of the receipt of these tensors, as [`chosen`](crate::chosen::chosen) has them.
     ///
     /// # Errors
-    /// A receipt without room for what must stay in it.
+    /// Errors of reading; a receipt without room for what must stay in it.
     pub(crate) fn remade(checkpoint: &Checkpoint, options: &Options, chained: Chained) -> Result<String, Error> {
         let Chained { mut tensors, mut left_out, net, told_by, .. } = chained;
         let options = &Options { followed: net, told_by, ..options.clone() };
@@ -25,7 +26,8 @@ impl Receipt {
             storage.note_names(checkpoint, &mut tensors);
         }
         left_out.retain(|_| !options.is_part);
-        let receipt = Self::new(checkpoint, options, &tensors, &left_out, (&files, &[]), Err("is not made again"))?;
+        let frame = frame_of(checkpoint, options, &tensors, true)?;
+        let receipt = Self::new(checkpoint, options, &tensors, &left_out, (&files, &[]), frame)?;
         Ok(receipt.placeholder().1)
     }
 

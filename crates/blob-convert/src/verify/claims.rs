@@ -4,6 +4,7 @@
 //! A receipt is untrusted: a contradiction to the file or within the receipt is a finding, an undecidable claim is a
 //! note.
 
+mod alike;
 mod remade;
 mod said;
 mod source;
@@ -14,13 +15,13 @@ use blob_io::words::joined;
 use blob_io::{Checkpoint, Entry, Format, Reason, SparseKind, TensorName};
 use serde_json::Value;
 
-use super::keys;
+use super::keys::{self, Keys};
 use crate::finding::{Finding, Remark};
 use crate::frame;
 use crate::hash::combined_digest;
 use crate::history::{history_of, receipt_text};
 use crate::model::Around;
-use crate::receipt::SCHEMA;
+use crate::receipt::{SCHEMA, had_room};
 use crate::step::Step;
 use crate::transform::{Registry, Selection};
 use crate::written::truncated;
@@ -40,22 +41,23 @@ const HEX_LEN: usize = 64;
 /// [`receipt`](super::receipt()) checks the digests of tensors.
 pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     let Some(text) = receipt_text(checkpoint) else { return };
-    let Some((claims, unknown)) = keys::read::<Claims>(text) else {
+    let Some((claims, keys)) = keys::read::<Claims>(text) else {
         report(wrong("cannot be read"));
         of_frame(checkpoint, text, report);
         return;
     };
     schema(claims.schema.as_ref(), report);
     of_graph(&claims, checkpoint, report);
-    for key in unknown {
-        let key = truncated(&key);
+    for key in &keys.unknown {
+        let key = truncated(key);
         report(if claims.is_of_this_version() {
             wrong(&format!("has a field {key:?}, which this version does not write"))
         } else {
             Remark::Note(format!("the receipt has a field {key:?}, which this version does not know and did not check"))
         });
     }
-    of_gaps(&claims, report);
+    of_gaps(&claims, &keys, report);
+    of_room(&claims, (checkpoint, text), report);
     of_contents(&claims, checkpoint, report);
     of_sparse(&claims, checkpoint, report);
     of_values(&claims, checkpoint, report);
@@ -68,7 +70,7 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
 }
 
 /// Reports the claims that the receipt should make and does not.
-fn of_gaps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
+fn of_gaps(claims: &Claims, keys: &Keys, report: &mut dyn FnMut(Remark)) {
     if claims.source.is_none() && claims.sources.as_ref().is_none_or(Vec::is_empty) {
         match &claims.sources_left_out {
             Some(why) => {
@@ -81,7 +83,7 @@ fn of_gaps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
     if claims.tool.is_none() {
         report(wrong("names no tool and version, by which its fields are known"));
     }
-    let lacks = claims.lacks();
+    let lacks = claims.lacks(keys);
     if !lacks.is_empty() {
         let named = joined(lacks.len(), &lacks);
         report(if claims.is_of_this_version() {
@@ -90,10 +92,22 @@ fn of_gaps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
             Remark::Note(format!("the receipt lacks fields, and so nothing of these was checked: {named}"))
         });
     }
+}
+
+/// Reports the lists that are `null`: a finding where there was room, by all that is known without the source.
+fn of_room(claims: &Claims, (checkpoint, text): (&Checkpoint, &str), report: &mut dyn FnMut(Remark)) {
     if claims.contents.is_none() && claims.contents_blake3.is_some() {
-        let message =
-            "the receipt lists no tensors: the values were compared all together, and no names, dtypes and shapes";
-        report(Remark::Note(message.to_owned()));
+        let is_merged = claims.source.is_none();
+        // A merged file's list gives way to the list of its sources, which is a part of this text.
+        let has_room = had_room(checkpoint, if is_merged { text.len() } else { 0 });
+        let is_known = claims.sources_left_out.is_none() && claims.is_of_this_version();
+        report(if is_known && has_room {
+            wrong("lists no tensors, though there was room for all of them")
+        } else {
+            let none = "the receipt lists no tensors: the values were compared all together, and no names, dtypes and \
+                        shapes";
+            Remark::Note(none.to_owned())
+        });
     }
     let without_room = claims.without_room();
     if !without_room.is_empty() {
@@ -172,7 +186,8 @@ fn of_steps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
     }
     let registry = Registry::default();
     for step in claims.transforms.items() {
-        if let Some(why) = registry.odd_setting(&step.name, &step.settings) {
+        let lacking = || registry.lacking_setting(&step.name, &step.settings).filter(|_| claims.is_of_this_version());
+        if let Some(why) = registry.odd_setting(&step.name, &step.settings).or_else(lacking) {
             report(wrong(&format!("has the step {:?}, which {why}", truncated(&step.name))));
         }
     }
@@ -207,7 +222,11 @@ fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Re
     };
     let registry = Registry::default();
     let is_selection = |said: &Value| {
-        said.is_object() && Selection::read(said).is_some() && registry.odd_setting("select", said).is_none()
+        let is_whole = || registry.lacking_setting("select", said).is_none() || !claims.is_of_this_version();
+        said.is_object()
+            && Selection::read(said).is_some()
+            && registry.odd_setting("select", said).is_none()
+            && is_whole()
     };
     let salvaged = claims.salvaged.as_ref();
     for (field, said, is_sound) in [

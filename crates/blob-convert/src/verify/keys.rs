@@ -1,9 +1,10 @@
 //! The keys that a receipt may have: the fields of the types that the receipt is read into. An unknown key claims
-//! something that nothing checks: the key is misspelt, or of a newer version.
+//! something that nothing checks: the key is misspelt, or of a newer version. A missing key leaves a claim out.
 //!
 //! Relies on nothing but the text; keeps the first unknown keys alone in memory.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::value::StringDeserializer;
@@ -13,21 +14,46 @@ use serde::forward_to_deserialize_any;
 /// At most this many unknown keys are named.
 const NAMED: usize = 3;
 
-/// Reads a text as a value of `T`, and lists the first keys for which no type within `T` has a field, each with the
-/// path to the key: `source.bytees`. `None` for a text that is no such value.
-pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<(T, Vec<String>)> {
-    let unknown = RefCell::default();
+/// The keys that are not as the types have them, each with the path to the key: `source.bytees`.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    /// The first keys for which no type has a field.
+    pub(super) unknown: Vec<String>,
+    /// The fields that an object lacks. Lists have no place in a path, so that there are few of these.
+    pub(super) missing: BTreeSet<String>,
+    /// The fields that are `null`.
+    pub(super) null: BTreeSet<String>,
+}
+
+/// Reads a text as a value of `T`, and lists the keys that are unknown or missing in an object which a type within `T`
+/// takes. `None` for a text that is no such value.
+pub(super) fn read<'de, T: Deserialize<'de>>(text: &'de str) -> Option<(T, Keys)> {
+    let keys = RefCell::default();
     let mut json = serde_json::Deserializer::from_str(text);
-    let value = T::deserialize(Noting { inner: &mut json, at: At { path: "", unknown: &unknown } }).ok()?;
+    let value = T::deserialize(Noting { inner: &mut json, at: At { path: "", keys: &keys } }).ok()?;
     json.end().ok()?;
-    Some((value, unknown.into_inner()))
+    Some((value, keys.into_inner()))
 }
 
 /// A place in the text: the keys that lead there.
 #[derive(Clone, Copy)]
 struct At<'a> {
     path: &'a str,
-    unknown: &'a RefCell<Vec<String>>,
+    keys: &'a RefCell<Keys>,
+}
+
+impl At<'_> {
+    /// The path to a key of the object at this place.
+    fn path(self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Notes that the value at this place is `null`. Free values have no path.
+    fn note_null(self) {
+        if !self.path.is_empty() {
+            self.keys.borrow_mut().null.insert(self.path.to_owned());
+        }
+    }
 }
 
 /// Reads a value with another deserializer, and notes unknown keys.
@@ -103,10 +129,12 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Seen<'_, V> {
     plain!(visit_borrowed_str(&'de str));
 
     fn visit_unit<E: Error>(self) -> Result<V::Value, E> {
+        self.at.note_null();
         self.visitor.visit_unit()
     }
 
     fn visit_none<E: Error>(self) -> Result<V::Value, E> {
+        self.at.note_null();
         self.visitor.visit_none()
     }
 
@@ -115,12 +143,16 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Seen<'_, V> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
+        // Types with fields would take a list of values without keys, which no receipt has.
+        if self.fields.is_some() {
+            return Err(Error::custom("a list in place of an object"));
+        }
         self.visitor.visit_seq(Items { inner, at: self.at })
     }
 
     fn visit_map<A: MapAccess<'de>>(self, inner: A) -> Result<V::Value, A::Error> {
         let Self { visitor, fields, at } = self;
-        visitor.visit_map(Pairs { inner, fields, at, path: String::new() })
+        visitor.visit_map(Pairs { inner, fields, at, path: String::new(), seen: Vec::new() })
     }
 }
 
@@ -143,18 +175,29 @@ struct Pairs<'a, A> {
     at: At<'a>,
     /// The path to the value behind the last key.
     path: String,
+    /// The places of the keys so far among the fields.
+    seen: Vec<usize>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Pairs<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
-        let Some(key) = self.inner.next_key::<String>()? else { return Ok(None) };
-        if let Some(fields) = self.fields {
-            self.path = if self.at.path.is_empty() { key.clone() } else { format!("{}.{key}", self.at.path) };
-            let mut unknown = self.at.unknown.borrow_mut();
-            if !fields.contains(&&*key) && unknown.len() < NAMED {
-                unknown.push(self.path.clone());
+        let fields = self.fields.unwrap_or_default();
+        let Some(key) = self.inner.next_key::<String>()? else {
+            let missing = fields.iter().enumerate().filter(|(place, _)| !self.seen.contains(place));
+            let missing = missing.map(|(_, field)| self.at.path(field));
+            self.at.keys.borrow_mut().missing.extend(missing);
+            return Ok(None);
+        };
+        if self.fields.is_some() {
+            self.path = self.at.path(&key);
+            let unknown = &mut self.at.keys.borrow_mut().unknown;
+            match fields.iter().position(|field| *field == key) {
+                // A key that stands twice is an error of the type.
+                Some(place) => self.seen.push(place),
+                None if unknown.len() < NAMED => unknown.push(self.path.clone()),
+                None => {}
             }
         }
         let key: StringDeserializer<A::Error> = key.into_deserializer();
@@ -188,6 +231,8 @@ mod tests {
     #[derive(Debug, PartialEq, serde::Deserialize)]
     struct Part {
         name: String,
+        #[serde(default)]
+        also: u64,
     }
 
     #[derive(Debug, PartialEq, serde::Deserialize)]
@@ -201,14 +246,18 @@ mod tests {
     }
 
     #[test]
-    fn keys_without_a_field_are_listed_at_any_depth() {
-        let text = r#"{"one":{"name":"a","other":1},"many":[{"name":"b"},{"x":[{}],"name":"c"}],
+    fn keys_that_no_type_has_and_fields_that_an_object_lacks_are_listed_at_any_depth() {
+        let text = r#"{"one":{"name":"a","other":1,"also":1},"many":[{"name":"b","also":2},{"x":[{}],"name":"c","also":3}],
             "any":{"free":[{"name":1}]},"number":7,"y":null,"z":2}"#;
-        let (whole, unknown) = read::<Whole>(text).expect("read");
-        assert_eq!(unknown, ["one.other", "many.x", "y"]);
+        let (whole, keys) = read::<Whole>(text).expect("read");
+        assert_eq!((keys.unknown, keys.missing.len()), (["one.other", "many.x", "y"].map(str::to_owned).into(), 0));
+        assert!(keys.null.iter().eq(["y"]), "{:?}", keys.null);
         assert_eq!(whole, serde_json::from_str(text).expect("read"));
-        assert_eq!(read::<Whole>("{}"), Some((Whole::default(), Vec::new())));
-        assert_eq!(read::<Whole>(r#"{"number":"7"}"#), None);
-        assert_eq!(read::<Whole>("{} {}"), None);
+        let (whole, keys) = read::<Whole>(r#"{"many":[{"name":"b","more":1},{"name":"c","more":1}]}"#).expect("read");
+        assert_eq!((whole.many.len(), keys.unknown.len()), (2, 2));
+        assert_eq!(keys.missing.iter().collect::<Vec<_>>(), ["any", "many.also", "number", "one"]);
+        for text in [r#"{"number":"7"}"#, "{} {}", r#"[null,[],1,2]"#, r#"{"one":["a"]}"#] {
+            assert!(read::<Whole>(text).is_none(), "{text}");
+        }
     }
 }

@@ -156,6 +156,7 @@ pub(crate) fn against_source(
         claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
     }
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
+    unproven(&chained).into_iter().for_each(|words| report(Remark::Note(words)));
     let mut compare = Repetition::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
     let unread = std::mem::take(&mut compare.unread);
@@ -220,6 +221,18 @@ struct Lost {
     lost_values: Option<u64>,
     #[serde(default)]
     zeroed_values: Option<u64>,
+}
+
+/// The steps that change no tensor, in words: the comparison of the tensors proves nothing of these. A selection leaves
+/// tensors out, and a second one nothing more.
+fn unproven(chained: &Chained) -> Option<String> {
+    let mut selections = 0;
+    let idle = chained.idle.iter().filter(|step| {
+        selections += usize::from(**step == "select");
+        **step != "select" || selections > 1
+    });
+    let named: Vec<&str> = idle.copied().collect();
+    (!named.is_empty()).then(|| format!("not checked: steps that change no tensor: {}", named.join(", ")))
 }
 
 /// The report on a step that changes values.

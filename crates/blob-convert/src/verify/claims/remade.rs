@@ -1,25 +1,22 @@
 //! Compares a receipt with the receipt that the same conversion gives when it is planned again.
 //!
-//! Relies on the caller for the conversion, made again of the source that the receipt names. Facts must be equal; words
-//! may be others in another version of the tool. Names of files, the version of the tool and the mark of a job are
-//! facts of the moment, which nothing makes again.
+//! Relies on the caller for the conversion, made again of the source that the receipt names, and on `alike` for the
+//! fields that count. Facts must be equal; words may be others in another version of the tool. Claims that nothing
+//! proves are notes.
 
 use std::collections::HashMap;
 
 use blob_io::Checkpoint;
 use blob_io::words::and_more;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
+use super::alike::{Alike, Difference};
 use super::said::{Changed, Claims, LeftOut, List};
 use super::{shown, wrong};
 use crate::history::{parse, receipt_text};
-use crate::receipt::{MAX_TEXT, places};
+use crate::receipt::places;
 use crate::verify::Remark;
 use crate::written::truncated;
-
-/// A receipt is shorter than the limit by less than this where a list had no room: digests are filled in later, and the
-/// frame may say why it is left out.
-pub(super) const SLACK: usize = 64 << 10;
 
 /// Compares the receipt of `file` with the text of the receipt `again`. Returns whether they are equal.
 pub(in crate::verify) fn remade(file: &Checkpoint, again: &str, report: &mut dyn FnMut(Remark)) -> bool {
@@ -30,74 +27,24 @@ pub(in crate::verify) fn remade(file: &Checkpoint, again: &str, report: &mut dyn
     if written.is_some_and(|written| written > file.entries().len() as u64) {
         return false;
     }
-    let mut compare = Compare {
-        is_ours: said.is_of_this_version(),
-        len: text.len(),
-        words: Vec::new(),
-        count: 0,
-        is_less: false,
-        report,
-    };
+    let mut alike = Alike::new(said.is_of_this_version(), text.len());
+    alike.has_changes = said.changes.is_there();
+    let mut compare = Compare { alike, count: 0, report };
     compare.contents((&said, text), (&is, again));
     compare.changes(&said.changes, &is.changes);
     compare.left_out(&said.left_out, &is.left_out);
-    if let Some((said, is)) = compare.both("warnings", (&said.warnings, &is.warnings), list_len(&is.warnings)) {
-        compare.words("warnings", &json!(said), &json!(is));
+    compare.frame(&said, &is);
+    if let (Some(said), Some(is)) = (parse::<Map<String, Value>>(text), parse::<Map<String, Value>>(again)) {
+        compare.fields(&said, &is);
     }
-    // The origins are compared with those of the source's own receipt.
-    compare.both("history", (&said.history, &is.history), json!(is.history.items()).to_string().len());
-    if let Some((said, is)) = compare.both("sparse", (&said.sparse, &is.sparse), is.sparse.items().len() * 64)
-        && said != is
-    {
-        let names = |parts: &[super::said::Part]| json!(parts.iter().map(|part| &part.name).collect::<Vec<_>>());
-        compare.fact("sparse", Some(&names(said)), Some(&names(is)));
-    }
-    let sources = said.sources.iter().flatten().zip(is.sources.iter().flatten());
-    for (said, is) in sources.filter(|(said, is)| said.prefix != is.prefix) {
-        let field = format!("the prefix of {}", shown(Some(&said.name)));
-        compare.fact(&field, Some(&said.prefix), Some(&is.prefix));
-    }
-    // The counts are those of the values, which are read elsewhere.
-    for (field, said, is) in
-        [("lost_values", &said.lost_values, &is.lost_values), ("zeroed_values", &said.zeroed_values, &is.zeroed_values)]
-    {
-        if said.is_some() && is.is_none() {
-            compare.fact(field, said.as_ref(), None);
-        }
-    }
-    // These lists stand in for changes without room, which a receipt without a frame may have had.
-    let is_listed = said.changes.is_there();
-    for (field, said, is) in [
-        ("part", &said.is_part, &is.is_part),
-        ("prefixed", &said.prefixed, &is.prefixed),
-        ("select", &said.select, &is.select),
-        ("bf16_as_u16", &said.bf16_as_u16, &is.bf16_as_u16),
-        ("u16", &said.u16, &is.u16),
-    ] {
-        if said != is && (is_listed || !matches!(field, "bf16_as_u16" | "u16")) {
-            compare.fact(field, said.as_ref(), is.as_ref());
-        }
-    }
-    compare.finish()
-}
-
-/// How many bytes the texts of a list have at least.
-fn list_len(list: &List<String>) -> usize {
-    list.items().iter().map(|text| text.len() + 2).sum()
+    compare.finish(said.tool.as_deref())
 }
 
 /// The state of a comparison of two receipts.
 struct Compare<'a> {
-    /// Whether this version wrote the receipt.
-    is_ours: bool,
-    /// The length of the receipt.
-    len: usize,
-    /// The fields with other words, in a receipt of another version.
-    words: Vec<&'static str>,
+    alike: Alike,
     /// How many differences are told.
     count: usize,
-    /// Whether the receipt lacks a list, so that not all of it was compared.
-    is_less: bool,
     report: &'a mut dyn FnMut(Remark),
 }
 
@@ -109,28 +56,16 @@ impl Compare<'_> {
         (self.report)(wrong(&format!("says that {field} is {said}, and by the conversion made again it is {is}")));
     }
 
-    /// Reports other words: another version may have them.
-    fn words(&mut self, field: &'static str, said: &Value, is: &Value) {
-        if said == is {
-            return;
-        }
-        if self.is_ours {
-            self.fact(field, Some(said), Some(is));
-        } else if !self.words.contains(&field) {
-            self.words.push(field);
-        }
-    }
-
     /// Compares whether the tensors are listed, and in which order: where another format has numbers in place of names,
     /// the order of the list decides.
     fn contents(&mut self, (said, text): (&Claims, &str), (is, again): (&Claims, &str)) {
         let Some(items) = &is.contents else { return };
         match &said.contents {
             // Of tensors and sources alone depends whether there is room for the list.
-            None if self.is_ours => {
+            None if self.alike.is_ours => {
                 self.fact("contents", Some(&Value::Null), Some(&json!(format!("a list of {}", items.by_name.len()))));
             }
-            None => self.is_less = true,
+            None => self.alike.is_less = true,
             Some(_) if places(text) != places(again) => {
                 self.fact("the order of contents", Some(&json!("another")), Some(&json!("that of the sources")));
             }
@@ -145,26 +80,26 @@ impl Compare<'_> {
         (said, is): (&'l List<T>, &'l List<T>),
         len: usize,
     ) -> Option<(&'l [T], &'l [T])> {
-        self.is_less |= is.is_there() && !said.is_there();
-        if said.had_no_room() && is.is_there() && self.len + len + SLACK < MAX_TEXT {
+        self.alike.is_less |= is.is_there() && !said.is_there();
+        if said.had_no_room() && is.is_there() && self.alike.has_room(len) {
             self.fact(field, Some(&Value::Null), Some(&json!(format!("a list of {}", is.items().len()))));
         }
         (said.is_there() && is.is_there()).then(|| (said.items(), is.items()))
     }
 
-    /// Compares the changes tensor by tensor.
+    /// Compares the changes tensor by tensor. Another version may tell of other changes; the dtype of stored bits is a
+    /// fact in every version.
     fn changes(&mut self, said: &List<Changed>, is: &List<Changed>) {
         let len = |changed: &Changed| changed.name.len() + changed.changes.iter().map(|c| c.len() + 2).sum::<usize>();
         let Some((said, is)) = self.both("changes", (said, is), is.items().iter().map(len).sum()) else { return };
+        let is_ours = self.alike.is_ours;
         let mut left: HashMap<&str, &Changed> = is.iter().map(|changed| (&*changed.name, changed)).collect();
-        let (mut first, mut others, mut words) = (None, 0, false);
+        let (mut first, mut others) = (None, 0);
         for said in said {
             let is = left.remove(&*said.name);
             let (bits, told) = is.map_or((&Value::Null, None), |is| (&is.bits_of, Some(&is.changes)));
             let has_other_bits = said.bits_of != *bits;
-            let differs = told != Some(&said.changes);
-            words |= differs;
-            if has_other_bits || differs && self.is_ours {
+            if has_other_bits || is_ours && told != Some(&said.changes) {
                 let is = if has_other_bits { json!({"bits_of": bits}) } else { json!(told) };
                 let claimed = if has_other_bits { json!({"bits_of": said.bits_of}) } else { json!(said.changes) };
                 others += usize::from(first.is_some());
@@ -173,20 +108,19 @@ impl Compare<'_> {
         }
         let mut missed: Vec<&Changed> = left.into_values().collect();
         missed.sort_by_key(|changed| &*changed.name);
-        words |= !missed.is_empty();
-        for is in missed.into_iter().filter(|is| self.is_ours || !is.bits_of.is_null()) {
+        for is in missed.into_iter().filter(|is| is_ours || !is.bits_of.is_null()) {
             others += usize::from(first.is_some());
             first.get_or_insert((&*is.name, Value::Null, json!(is.changes)));
         }
         if let Some((name, said, is)) = first {
             let field = format!("the change of {:?}{}", truncated(name), and_more(others));
             self.fact(&field, Some(&said), Some(&is));
-        } else if words {
-            self.words.push("changes");
+        } else if is_ours {
+            self.order("changes", said.iter().map(|said| &*said.name), is.iter().map(|is| &*is.name));
         }
     }
 
-    /// Compares why tensors were left out; other checks compare which.
+    /// Compares why tensors were left out, and their order; other checks compare which.
     fn left_out(&mut self, said: &List<LeftOut>, is: &List<LeftOut>) {
         let len = is.items().iter().map(|left| left.name.len() + left.reason.len()).sum();
         let Some((said, is)) = self.both("left_out", (said, is), len) else { return };
@@ -195,19 +129,65 @@ impl Compare<'_> {
             let is = reasons.get(&*left.name).filter(|is| **is != left.reason)?;
             Some((&left.reason, *is))
         });
-        if let Some((said, is)) = other {
-            self.words("the reason in left_out", &json!(said), &json!(is));
+        if let Some((said, is)) = other.filter(|_| self.alike.is_ours) {
+            self.fact("the reason in left_out", Some(&json!(said)), Some(&json!(is)));
         } else if said.len() != is.len() {
             self.fact("the length of left_out", Some(&json!(said.len())), Some(&json!(is.len())));
+        } else {
+            self.order("left_out", said.iter().map(|said| &*said.name), is.iter().map(|is| &*is.name));
         }
     }
 
-    fn finish(self) -> bool {
-        if !self.words.is_empty() {
-            let named = self.words.join(", ");
-            let words = format!("the receipt is of another version of the tool, which has other words for: {named}");
-            (self.report)(Remark::Note(words));
+    /// Compares the order of two lists of names.
+    fn order<'n>(
+        &mut self,
+        list: &str,
+        mut said: impl Iterator<Item = &'n str>,
+        mut is: impl Iterator<Item = &'n str>,
+    ) {
+        let pair = std::iter::from_fn(|| Some((said.next()?, is.next()?))).find(|(said, is)| said != is);
+        if let Some((said, is)) = pair {
+            self.fact(&format!("the order of {list}"), Some(&json!([said, "…"])), Some(&json!([is, "…"])));
         }
-        self.count == 0 && self.words.is_empty() && !self.is_less
+    }
+
+    /// Compares whether there is a frame, and why not; other checks prove the frame.
+    fn frame(&mut self, said: &Claims, is: &Claims) {
+        let (why, own) = (said.frame_left_out.as_deref(), is.frame_left_out.as_deref());
+        let (has, had) = (said.frame.is_some(), is.frame.is_some());
+        // A frame that was handed on is compared with values, of which the plan knows nothing.
+        let is_left_out_later = !has && had && why.is_some() && !said.history.items().is_empty();
+        if is_left_out_later {
+            let why = truncated(why.unwrap_or_default());
+            self.note(format!("why the frame was left out, by the receipt: {why}"));
+        } else if has != had {
+            let words = |has: bool| if has { json!("there") } else { Value::Null };
+            self.fact("frame", Some(&words(has)), Some(&words(had)));
+        } else if why != own && self.alike.is_ours {
+            self.fact("frame_left_out", Some(&json!(why)), Some(&json!(own)));
+        }
+    }
+
+    /// Compares all other fields.
+    fn fields(&mut self, said: &Map<String, Value>, is: &Map<String, Value>) {
+        if let Some(Difference { path, said, is }) = self.alike.fields(said, is) {
+            self.fact(&path, Some(&said), Some(&is));
+        }
+        for Difference { path, said, is } in std::mem::take(&mut self.alike.unproven) {
+            self.note(format!("{path}, which is {} in the receipt, and here {}", shown(Some(&said)), shown(Some(&is))));
+        }
+    }
+
+    fn note(&mut self, unproven: String) {
+        (self.report)(Remark::Note(format!("not checked: {unproven}")));
+    }
+
+    fn finish(self, tool: Option<&str>) -> bool {
+        let Self { alike, count, report } = self;
+        if !alike.is_ours {
+            let tool = truncated(tool.unwrap_or("a tool without a name"));
+            report(Remark::Note(format!("words not compared: made by {tool}")));
+        }
+        count == 0 && alike.is_ours && !alike.is_less
     }
 }

@@ -8,12 +8,81 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
 
+use super::super::keys::Keys;
 use crate::frame::FrameText;
 use crate::history::Origin;
 use crate::receipt::TOOL;
 use crate::step::Step;
 use crate::transform::NetOrigin;
 use crate::written::Items;
+
+/// The fields that a receipt of this version has only where there is something to say. All others are in each.
+pub(super) const OPTIONAL: &[&str] = &[
+    "recipe",
+    "source",
+    "sources",
+    "sources_left_out",
+    "prefixed",
+    "select",
+    "graph_blake3",
+    "bf16_as_u16",
+    "u16",
+    "transforms",
+    "left_out",
+    "part",
+    "told_by",
+    "told_by.blake3",
+    "salvaged",
+    "lost_values",
+    "zeroed_values",
+    "frame",
+    "frame_left_out",
+    "source.sha256",
+    "source.compression",
+    "source.member",
+    "source.unpacked_bytes",
+    "source.unpacked_blake3",
+    "source.prefix",
+    "source.told_by",
+    "source.salvaged",
+    "sources.sha256",
+    "sources.metadata",
+    "sources.compression",
+    "sources.member",
+    "sources.unpacked_bytes",
+    "sources.unpacked_blake3",
+    "sources.told_by",
+    "sources.told_by.blake3",
+    "sources.salvaged",
+    "changes.bits_of",
+    "contents.file",
+    "contents.file_bytes",
+    "history.dialect",
+    "history.unpacked_bytes",
+    "history.unpacked_blake3",
+    "history.transforms",
+    "history.several",
+];
+
+/// The fields that are `null` where there was no room, or nothing to say.
+const NULLABLE: &[&str] = &[
+    "contents",
+    "changes",
+    "sparse",
+    "left_out",
+    "warnings",
+    "transforms",
+    "history",
+    "select",
+    "told_by",
+    "salvaged",
+    "salvaged.byte",
+    "sources.salvaged.byte",
+    "frame",
+    "source.metadata",
+    "transforms.settings",
+    "history.transforms.settings",
+];
 
 /// The fields of a receipt.
 #[derive(Deserialize)]
@@ -109,10 +178,10 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) unpacked_blake3: Value,
     #[serde(default)]
-    #[expect(dead_code, reason = "a file may be taken out of its archive")]
-    member: Value,
+    pub(super) member: Value,
     #[serde(default)]
-    pub(super) prefix: Value,
+    #[expect(dead_code, reason = "compared where the receipt is made again")]
+    prefix: Value,
     #[serde(default)]
     #[expect(dead_code, reason = "the net is followed where the receipt is made again")]
     told_by: Option<NetOrigin>,
@@ -170,10 +239,6 @@ impl<T> List<T> {
     pub(super) fn had_no_room(&self) -> bool {
         matches!(self, Self::NoRoom)
     }
-
-    pub(super) fn is_absent(&self) -> bool {
-        matches!(self, Self::Absent)
-    }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
@@ -200,26 +265,27 @@ impl Claims {
         lists.into_iter().filter_map(|(key, is_null)| is_null.then_some(key)).collect()
     }
 
-    /// The fields that every receipt of this version has, and this one lacks.
-    pub(super) fn lacks(&self) -> Vec<&'static str> {
+    /// The fields that every receipt of this version has, and this one lacks, or has as `null`.
+    pub(super) fn lacks(&self, Keys { missing, null, .. }: &Keys) -> Vec<String> {
         let is_conversion = self.source.is_some();
-        let mut sources = self.source.iter().chain(self.sources.iter().flatten());
         let has_steps = !self.transforms.items().is_empty();
-        let fields = [
-            ("tensors", self.tensors.is_none()),
-            ("contents_blake3", self.contents_blake3.is_none()),
-            ("changes", self.changes.is_absent()),
-            ("sparse", self.sparse.is_absent()),
-            ("left_out", self.left_out.is_absent() && is_conversion),
-            ("warnings", self.warnings.is_absent()),
-            ("history", self.history.is_absent()),
-            ("prefixed", self.prefixed.is_none() && !is_conversion),
-            ("lost_values", self.lost_values.is_none() && has_steps),
-            ("zeroed_values", self.zeroed_values.is_none() && has_steps),
-            ("frame or frame_left_out", self.frame.is_none() && self.frame_left_out.is_none() && is_conversion),
-            ("prefix", self.sources.iter().flatten().any(|source| source.prefix.is_null())),
-            ("name", sources.any(|source| source.name.is_null())),
+        let is_missing = |key: &str| missing.contains(key);
+        let of_kind = [
+            ("left_out", is_conversion && is_missing("left_out")),
+            ("frame", is_conversion && is_missing("frame")),
+            ("frame_left_out", is_conversion && !is_missing("frame") && self.has_unsaid_frame()),
+            ("prefixed", !is_conversion && is_missing("prefixed")),
+            ("lost_values", has_steps && is_missing("lost_values")),
+            ("zeroed_values", has_steps && is_missing("zeroed_values")),
         ];
-        fields.into_iter().filter_map(|(key, is_absent)| is_absent.then_some(key)).collect()
+        let of_kind = of_kind.into_iter().filter_map(|(key, is_lacking)| is_lacking.then_some(key));
+        let always = missing.iter().map(|key| &**key).filter(|key| !OPTIONAL.contains(key));
+        let null = null.iter().map(|key| &**key).filter(|key| !NULLABLE.contains(key));
+        always.chain(null).chain(of_kind).map(str::to_owned).collect()
+    }
+
+    /// Whether there is no frame, and no word on why.
+    fn has_unsaid_frame(&self) -> bool {
+        self.frame.is_none() && self.frame_left_out.is_none()
     }
 }

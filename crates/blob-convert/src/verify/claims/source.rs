@@ -4,16 +4,15 @@ use std::collections::HashSet;
 
 use blob_io::words::and_more;
 use blob_io::{Checkpoint, Entry, Error, Kind, Reason};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::remade::SLACK;
+use super::alike::{Alike, Difference};
 use super::said::{Claims, List, Salvaged, Source};
 use super::{shown, wrong};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{
     Origin, histories_of, history_of, lineage_of, parse, receipt_text, salvaged, source_fields, steps_of,
 };
-use crate::receipt::MAX_TEXT;
 use crate::step::Step;
 use crate::verify::{Finding, Remark};
 use crate::watch::Watch;
@@ -61,9 +60,10 @@ pub(crate) fn against_source(
     own.extend(sha256.map(|sha256| ("sha256".to_owned(), Value::from(sha256))));
     let is_ours = claimed.is_of_this_version();
     of_file(source, &own, theirs, is_ours, report);
+    let alike = Alike::new(is_ours, receipt_text(ours).map_or(0, str::len));
     let len = own.get("metadata").map_or(0, |metadata| metadata.to_string().len());
-    let had_room = receipt_text(ours).is_some_and(|text| text.len() + len + SLACK < MAX_TEXT);
-    if (had_room || !source.metadata.is_null()) && is_ours {
+    // Another version may not have written the metadata.
+    if !source.metadata.is_null() || is_ours && alike.has_room(len) {
         differs("metadata", &source.metadata, own.get("metadata"), theirs, report);
     }
     salvaged_likewise(claimed.salvaged.as_ref(), theirs, report);
@@ -73,7 +73,7 @@ pub(crate) fn against_source(
     if let Some(name) = left_out.find(|name| !is_named(name)).filter(|_| !is_transformed) {
         report(wrong(&format!("says that {:?} was left out, which the source does not have", truncated(name))));
     }
-    has_history(&claimed.history, history_of(receipt_text(theirs).unwrap_or_default()), report);
+    has_history(&claimed.history, history_of(receipt_text(theirs).unwrap_or_default()), alike, report);
     Ok(Relation::Source)
 }
 
@@ -96,7 +96,8 @@ pub(in crate::verify) fn of_several(
         salvaged_likewise(source.salvaged.as_ref(), file, report);
     }
     let texts = sources.iter().filter_map(|file| receipt_text(file));
-    has_history(&claimed.history, histories_of(texts), report);
+    let alike = Alike::new(claimed.is_of_this_version(), receipt_text(ours).map_or(0, str::len));
+    has_history(&claimed.history, histories_of(texts), alike, report);
     Ok(())
 }
 
@@ -121,12 +122,21 @@ fn of_file(said: &Source, own: &Map<String, Value>, file: &Checkpoint, is_ours: 
         ("unpacked_bytes", &said.unpacked_bytes),
         ("unpacked_blake3", &said.unpacked_blake3),
         ("dialect", &said.dialect),
+        ("member", &said.member),
     ] {
         // The words for a dialect change from version to version; digests are not computed twice.
         let is_checked = if field == "dialect" { is_ours } else { own.contains_key(field) || !is_digest(field) };
         if is_checked {
             differs(field, said, own.get(field), file, report);
         }
+    }
+    // A file may be given another name.
+    let is = own.get("name").unwrap_or(&Value::Null);
+    if said.name != *is {
+        let (said, is) = (shown(Some(&said.name)), shown(Some(is)));
+        report(Remark::Note(format!(
+            "not checked: the name of the source, which is {said} in the receipt, and here {is}"
+        )));
     }
 }
 
@@ -153,10 +163,13 @@ fn salvaged_likewise(said: Option<&Salvaged>, file: &Checkpoint, report: &mut dy
     }
 }
 
-fn has_history(said: &List<Origin>, earlier: Vec<Origin>, report: &mut dyn FnMut(Remark)) {
-    let value = |origins: &[Origin]| serde_json::to_value(origins).unwrap_or_default();
-    if said.is_there() && !is_part_of(&value(said.items()), &value(&earlier)) {
-        report(wrong("has another history than the source"));
+/// Compares the history with that of the sources. Where the receipt had no room, a list is `null`.
+fn has_history(said: &List<Origin>, earlier: Vec<Origin>, mut alike: Alike, report: &mut dyn FnMut(Remark)) {
+    if !said.is_there() {
+        return;
+    }
+    if let Some(Difference { path, .. }) = alike.difference("history", &json!(said.items()), &json!(earlier)) {
+        report(wrong(&format!("has another history than the source: {path} is another")));
     }
 }
 
@@ -221,19 +234,4 @@ fn other(
     );
     report(Remark::Unproven(Finding::new("", Reason::Receipt, message)));
     Relation::Other
-}
-
-/// Whether two values are equal. In `said`, `null` stands for any value that the receipt had no room for.
-fn is_part_of(said: &Value, is: &Value) -> bool {
-    match (said, is) {
-        (Value::Null, _) => true,
-        (Value::Array(said), Value::Array(is)) => {
-            said.len() == is.len() && said.iter().zip(is).all(|(said, is)| is_part_of(said, is))
-        }
-        (Value::Object(said), Value::Object(is)) => {
-            said.len() == is.len()
-                && said.iter().all(|(name, said)| is.get(name).is_some_and(|is| is_part_of(said, is)))
-        }
-        _ => said == is,
-    }
 }

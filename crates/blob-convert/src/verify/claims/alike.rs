@@ -1,0 +1,184 @@
+//! Compares two values of a receipt, one as said and one as made again, field by field.
+//!
+//! Each field counts unless a list here names the field: a new field is compared without a word here.
+
+use serde_json::{Map, Value};
+
+use super::said::OPTIONAL;
+use crate::receipt::MAX_TEXT;
+
+/// A receipt is shorter than the limit by less than this where a list had no room: the frame may say later why the
+/// frame is left out.
+const SLACK: usize = 64 << 10;
+
+/// The fields that nothing makes again, or that other checks compare: with the values, with the source, or in parts.
+const ELSEWHERE: &[&str] = &[
+    "schema",
+    "tool",
+    "recipe",
+    "source",
+    "sources.name",
+    "sources.bytes",
+    "sources.blake3",
+    "sources.sha256",
+    "sources.format",
+    "sources.dialect",
+    "sources.compression",
+    "sources.member",
+    "sources.unpacked_bytes",
+    "sources.unpacked_blake3",
+    "tensors",
+    "contents",
+    "contents_blake3",
+    "graph_blake3",
+    "frame",
+    "frame_left_out",
+    "changes",
+    "left_out",
+];
+
+/// The fields in words, which another version of the tool may have otherwise.
+const WORDS: &[&str] = &["warnings"];
+
+/// The fields about the moment of the conversion: where a net lay, and paths in the words of an error.
+const OF_THE_MOMENT: &[&str] = &[
+    "told_by.name",
+    "told_by.from",
+    "sources.told_by.name",
+    "sources.told_by.from",
+    "transforms.settings.net.name",
+    "transforms.settings.net.from",
+    "salvaged.why",
+    "sources.salvaged.why",
+];
+
+/// The counts that the values tell: here they are there or not.
+const COUNTS: &[&str] = &["lost_values", "zeroed_values"];
+
+/// A field that is not as it is made again.
+#[derive(Debug)]
+pub(super) struct Difference {
+    /// The keys to the field. Items of lists have no place in it.
+    pub(super) path: String,
+    pub(super) said: Value,
+    pub(super) is: Value,
+}
+
+/// A receipt that is compared.
+pub(super) struct Alike {
+    /// Whether this version wrote the receipt.
+    pub(super) is_ours: bool,
+    /// The length of the receipt.
+    pub(super) len: usize,
+    /// Whether the lists of bf16 are compared, which stand in for a list of changes without room.
+    pub(super) has_changes: bool,
+    /// Whether the receipt lacks something that was not compared.
+    pub(super) is_less: bool,
+    /// The fields that differ and that nothing proves.
+    pub(super) unproven: Vec<Difference>,
+}
+
+impl Alike {
+    pub(super) fn new(is_ours: bool, len: usize) -> Self {
+        Self { is_ours, len, has_changes: true, is_less: false, unproven: Vec::new() }
+    }
+
+    /// Whether a receipt of so many bytes had room for so many bytes more.
+    pub(super) fn has_room(&self, len: usize) -> bool {
+        self.len + len + SLACK < MAX_TEXT
+    }
+
+    /// The first field of two receipts that differs.
+    pub(super) fn fields(&mut self, said: &Map<String, Value>, is: &Map<String, Value>) -> Option<Difference> {
+        self.objects("", said, is)
+    }
+
+    /// The first difference of two values at a path.
+    pub(super) fn difference(&mut self, path: &str, said: &Value, is: &Value) -> Option<Difference> {
+        match (said, is) {
+            _ if said == is => None,
+            (Value::Null, is) if !self.has_room(is.to_string().len()) => self.unknown(),
+            (said, Value::Null) if !self.has_room(said.to_string().len()) => self.unknown(),
+            _ if COUNTS.contains(&path) && !said.is_null() && !is.is_null() => None,
+            _ if WORDS.contains(&path) && !self.is_ours => None,
+            (Value::Object(said), Value::Object(is)) => self.objects(path, said, is),
+            (Value::Array(said), Value::Array(is)) if said.len() == is.len() => {
+                said.iter().zip(is).find_map(|(said, is)| self.difference(path, said, is))
+            }
+            _ => {
+                let found = Difference { path: path.to_owned(), said: said.clone(), is: is.clone() };
+                if !(OF_THE_MOMENT.contains(&path) && said.is_string() && is.is_string()) {
+                    return Some(found);
+                }
+                self.unproven.push(found);
+                None
+            }
+        }
+    }
+
+    fn unknown(&mut self) -> Option<Difference> {
+        self.is_less = true;
+        None
+    }
+
+    fn objects(&mut self, path: &str, said: &Map<String, Value>, is: &Map<String, Value>) -> Option<Difference> {
+        let keys = is.keys().chain(said.keys().filter(|key| !is.contains_key(*key)));
+        let keys: Vec<&String> = keys.collect();
+        keys.into_iter().find_map(|key| {
+            let at = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            let is_of_bits = matches!(&*at, "bf16_as_u16" | "u16") && !self.has_changes;
+            if ELSEWHERE.contains(&&*at) || is_of_bits {
+                return None;
+            }
+            match (said.get(key), is.get(key)) {
+                (Some(said), Some(is)) => self.difference(&at, said, is),
+                // Another version may write other fields; those that this one does not know were told.
+                (None, _) if !self.is_ours => self.unknown(),
+                (_, None) if !self.is_ours && !OPTIONAL.contains(&&*at) => None,
+                (said, is) => {
+                    let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
+                    Some(Difference { path: at, said: value(said), is: value(is) })
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_field_counts_and_null_alone_where_there_was_no_room() {
+        let is = json!({"a": [{"b": 1, "c": [1, 2]}], "told_by": {"name": "n", "blake3": "0"}, "tool": "x"});
+        let path = |said: Value, is_ours: bool, len: usize| {
+            let (said, is) = (said.as_object().cloned(), is.as_object().cloned());
+            let mut alike = Alike::new(is_ours, len);
+            let found = alike.fields(&said.expect("an object"), &is.expect("an object"));
+            (found.map(|found| found.path), alike.unproven.len())
+        };
+        let with = |at: &str, value: Value| {
+            let mut said = is.clone();
+            *said.pointer_mut(at).expect("there") = value;
+            said
+        };
+        for (said, at, unproven) in [
+            (is.clone(), None, 0),
+            (with("/tool", json!("y")), None, 0),
+            (with("/told_by/name", json!("m")), None, 1),
+            (with("/told_by/name", Value::Null), Some("told_by.name"), 0),
+            (with("/told_by/blake3", json!("1")), Some("told_by.blake3"), 0),
+            (with("/a/0/c/1", Value::Null), Some("a.c"), 0),
+            (with("/a/0/c", json!([2, 1])), Some("a.c"), 0),
+            (with("/a/0", json!({"b": 1, "c": [1, 2], "d": 1})), Some("a.d"), 0),
+            (with("/a/0", json!({"b": 1})), Some("a.c"), 0),
+        ] {
+            assert_eq!(path(said.clone(), true, 99), (at.map(str::to_owned), unproven), "{said}");
+        }
+        assert_eq!(path(with("/a/0/c", Value::Null), true, MAX_TEXT - SLACK), (None, 0));
+        assert_eq!(path(with("/a/0", json!({"b": 1, "d": 1})), false, 99), (None, 0));
+        assert_eq!(path(with("/a/0", json!({"b": 2})), false, 99), (Some("a.b".to_owned()), 0));
+    }
+}
