@@ -107,11 +107,12 @@ pub(crate) fn chain(
 
 /// Whether all tensors stay as they are.
 fn is_idle(outcome: &Outcome, specs: &[Spec<'_>]) -> bool {
-    let stays = |(place, made): (usize, &Made)| {
+    let mut made = outcome.made.iter().enumerate();
+    let all_stay = made.all(|(place, made)| {
         let is_same = made.from == [place] && made.tensor == specs[place].tensor;
         is_same && made.changes.is_empty() && matches!(made.values, Values::Same)
-    };
-    outcome.left_out.is_empty() && outcome.made.iter().enumerate().all(stays)
+    });
+    all_stay && outcome.left_out.is_empty()
 }
 
 fn spec<'a>(checkpoint: &'a Checkpoint, tensor: &Planned) -> Spec<'a> {

@@ -7,8 +7,6 @@ mod bits;
 mod contents;
 mod fields;
 
-use std::sync::Arc;
-
 use blake3::Hash;
 use blob_core::DType;
 use blob_io::{Checkpoint, Error, Kind, TensorName};
@@ -79,8 +77,9 @@ impl Receipt {
         let mark = options.mark.iter().map(|mark| ("recipe".to_owned(), json!(mark)));
         fields.for_each(|fields| fields.extend(about.rest.clone().into_iter().chain(mark.clone())));
         if !options.transforms.is_empty() {
-            let step = |step: &Arc<dyn Transform>| json!({"name": step.name(), "settings": options.settings(&**step)});
-            rest["transforms"] = options.transforms.iter().map(step).collect();
+            let steps = options.transforms.iter();
+            rest["transforms"] =
+                steps.map(|step| json!({"name": step.name(), "settings": options.settings(&**step)})).collect();
         }
         if options.is_part {
             rest["part"] = json!(true);
@@ -297,8 +296,11 @@ fn lists_of_steps(steps: &mut Value) -> impl Iterator<Item = (usize, &mut Value)
 /// The steps whose settings are missing, or cut so that the step cannot be read.
 fn unproven(rest: &Value, registry: &Registry) -> Vec<String> {
     let steps = rest["transforms"].as_array().into_iter().flatten();
-    let is_short = |step: &&Value| step["settings"].as_object().is_some_and(|all| all.values().any(Value::is_null));
-    let cut = steps.filter(|step| step["settings"].is_null() || is_short(step) && is_unread(step, registry));
+    let cut = steps.filter(|step| match &step["settings"] {
+        Value::Null => true,
+        Value::Object(all) => all.values().any(Value::is_null) && is_unread(step, registry),
+        _ => false,
+    });
     cut.filter_map(|step| step["name"].as_str().map(str::to_owned)).collect()
 }
 

@@ -218,8 +218,8 @@ impl Job {
     fn is_as_logged(&self, logged: &Logged) -> bool {
         let path = self.opening();
         let is_long = fs::metadata(&path).is_ok_and(|meta| meta.len() == logged.bytes_out);
-        let hash = || hash_of_file(&path, &Silent).ok();
-        is_long && logged.blake3_out.as_ref().is_none_or(|said| hash().as_ref() == Some(said))
+        let said = logged.blake3_out.as_ref();
+        is_long && said.is_none_or(|said| hash_of_file(&path, &Silent).is_ok_and(|hash| hash == *said))
     }
 
     /// The claim of a receipt with this job's mark.

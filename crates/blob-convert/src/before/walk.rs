@@ -98,11 +98,11 @@ impl<'a> Walk<'a> {
 
     /// The tensors, by their names in the file, that have no name of a layer's blob at this point.
     pub(super) fn strangers(&self) -> Vec<&'a str> {
-        let is_layered = |name: &str| {
+        let strangers = self.checkpoint.names().zip(&self.names).filter(|(_, name)| {
             let name = TensorName::of(name);
-            name.layer().is_some_and(|layer| !layer.is_empty()) && name.index().is_some()
-        };
-        self.checkpoint.names().zip(&self.names).filter(|(_, name)| !is_layered(name)).map(|(now, _)| now).collect()
+            name.layer().is_none_or(str::is_empty) || name.index().is_none()
+        });
+        strangers.map(|(now, _)| now).collect()
     }
 
     pub(super) fn has_lost_factors(&self) -> bool {
@@ -196,8 +196,7 @@ impl<'a> Walk<'a> {
         let mut clash = None;
         for (place, name) in before {
             if let Some(other) = self.places.insert(Cow::Owned(name.clone()), place) {
-                let tensor = |place: usize| self.checkpoint.entries()[place].name().to_owned();
-                let tensors = [other, place].map(tensor);
+                let tensors = [other, place].map(|place| self.checkpoint.entries()[place].name().to_owned());
                 clash.get_or_insert_with(|| End::Clash { name: name.clone(), tensors });
             }
             self.names[place] = Cow::Owned(name);

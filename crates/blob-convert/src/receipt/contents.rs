@@ -8,7 +8,7 @@ use std::fmt::Write;
 use blake3::Hash;
 use blob_core::{DType, Shape};
 use blob_io::layout::{Frame, Layout};
-use blob_io::{Checkpoint, Entry, Error};
+use blob_io::{Checkpoint, Error};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::json;
@@ -105,8 +105,9 @@ fn named(name: &str, dtype: DType, shape: &Shape) -> String {
 /// Whether a receipt of this file's tensors had room for the list, beside sources of at most so many bytes.
 pub(crate) fn had_room(checkpoint: &Checkpoint, of_sources: usize) -> bool {
     let rest = r#""blake3":""},"#.len() + HEX_LEN;
-    let item = |entry: &Entry| Some(named(entry.name(), entry.stored_dtype()?, entry.shape()).len() + rest);
-    let len: usize = checkpoint.entries().iter().filter_map(item).sum();
+    let items = checkpoint.entries().iter();
+    let items = items.filter_map(|entry| Some(named(entry.name(), entry.stored_dtype()?, entry.shape())));
+    let len: usize = items.map(|item| item.len() + rest).sum();
     len <= LONGEST && len + of_sources <= MAX_TEXT - ROOM_FOR_REST
 }
 

@@ -17,8 +17,6 @@ use crate::transform::{
     Bound, Dtype, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps,
 };
 
-/// The steps that a wish for PyTorch's names adds.
-const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
 /// The steps that the making of an ONNX model adds.
 const WITH_MODEL: [&str; 2] = ["bn", "fix-gamma"];
 /// The steps that need a net's layers, bound to the file's tensors.
@@ -149,10 +147,10 @@ fn asked(recipe: &Recipe, checkpoint: &Checkpoint) -> Result<(Vec<Asked>, Wished
     let names = steps.iter().find(|asked| asked.step.name == Names::NAME);
     let names = names.and_then(|asked| Wished::deserialize(&asked.step.settings).ok()).unwrap_or_default();
     if names.to == Some(Given::Torch) {
-        if let Some(other) = names.keep.iter().find(|name| !WITH_TORCH.contains(&&***name)) {
+        if let Some(other) = names.keep.iter().find(|name| !Names::WITH_TORCH.contains(&&***name)) {
             return Err(refuse(checkpoint, format!("has the step \"names\", which does not bring {other:?} with it")));
         }
-        for name in WITH_TORCH.into_iter().filter(|name| !names.keep.iter().any(|kept| kept == name)) {
+        for name in Names::WITH_TORCH.into_iter().filter(|name| !names.keep.iter().any(|kept| kept == name)) {
             if !recipe.steps.iter().any(|step| step.name == name) {
                 steps.push(Asked { step: Step::new(name, json!({})), is_implied: true });
             }

@@ -175,40 +175,47 @@ fn of_steps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
             Remark::Note("the receipt had no room for its transforms, and so they were not checked".to_owned())
         });
     }
-    let are_some = |step: &Step| match &*step.name {
-        "select" => true,
-        "split" => !step.settings["part"].is_null(),
-        _ => false,
-    };
     let is_part = claims.is_part == Some(Value::Bool(true));
-    if is_part && !claims.transforms.had_no_room() && !claims.transforms.items().iter().any(are_some) {
+    if is_part && !claims.transforms.had_no_room() && !claims.transforms.items().iter().any(takes_some) {
         report(wrong("says that the file is one of several, and no step says which tensors it has"));
     }
     let registry = Registry::default();
     for step in claims.transforms.items() {
-        let lacking = || registry.lacking_setting(&step.name, &step.settings).filter(|_| claims.is_of_this_version());
-        if let Some(why) = registry.odd_setting(&step.name, &step.settings).or_else(lacking) {
+        let mut why = registry.odd_setting(&step.name, &step.settings);
+        if why.is_none() && claims.is_of_this_version() {
+            why = registry.lacking_setting(&step.name, &step.settings);
+        }
+        if let Some(why) = why {
             report(wrong(&format!("has the step {:?}, which {why}", truncated(&step.name))));
         }
+    }
+}
+
+/// Whether a step takes some of the tensors.
+fn takes_some(step: &Step) -> bool {
+    match &*step.name {
+        "select" => true,
+        "split" => !step.settings["part"].is_null(),
+        _ => false,
     }
 }
 
 /// Checks the sparse arrays that were written as parts.
 fn of_sparse(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
     for Part { name, kind, shape } in claims.sparse.items() {
-        let has = |part: &str| checkpoint.entry(&format!("{name}#{part}")).is_some();
+        let mut parts = ["values", "indices", "indptr"].into_iter().map(|part| format!("{name}#{part}"));
         let name = truncated(name);
-        if !["values", "indices", "indptr"].into_iter().any(has) {
+        if !parts.any(|part| checkpoint.entry(&part).is_some()) {
             report(wrong(&format!("tells of a sparse array {name:?}, which is not there")));
             continue;
         }
         let known = [SparseKind::RowSparse, SparseKind::Csr].into_iter().find(|known| known.name() == kind);
         // Of a part of the parts, nothing tells the kind.
-        let is_whole = |kind: SparseKind| {
-            kind.parts().iter().all(|part| checkpoint.entry(&TensorName::new(name, *part).to_string()).is_some())
-        };
-        let is_so = || checkpoint.entries().iter().any(|entry| is_sparse(entry, name, kind, shape));
-        if known.is_none_or(|kind| is_whole(kind) && !is_so()) {
+        let is_whole = known.is_none_or(|known| {
+            known.parts().iter().all(|part| checkpoint.entry(&TensorName::new(name, *part).to_string()).is_some())
+        });
+        let is_known = known.is_some();
+        if !is_known || is_whole && !checkpoint.entries().iter().any(|entry| is_sparse(entry, name, kind, shape)) {
             report(wrong(&format!("tells of a sparse array {name:?} of a kind or shape that its parts do not have")));
         }
     }
@@ -221,13 +228,12 @@ fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Re
         said.is_array() && names.all(|name| name.as_str().is_some_and(|name| checkpoint.entry(name).is_some()))
     };
     let registry = Registry::default();
-    let is_selection = |said: &Value| {
-        let is_whole = || registry.lacking_setting("select", said).is_none() || !claims.is_of_this_version();
+    let is_selection = claims.select.as_ref().is_none_or(|said| {
         said.is_object()
             && Selection::read(said).is_some()
             && registry.odd_setting("select", said).is_none()
-            && is_whole()
-    };
+            && (registry.lacking_setting("select", said).is_none() || !claims.is_of_this_version())
+    });
     let salvaged = claims.salvaged.as_ref();
     for (field, said, is_sound) in [
         ("lost_values", claims.lost_values.as_ref(), Value::is_u64 as fn(&Value) -> bool),
@@ -236,7 +242,7 @@ fn of_values(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Re
         ("salvaged.byte", salvaged.map(|salvaged| &salvaged.byte).filter(|byte| !byte.is_null()), Value::is_u64),
         ("prefixed", claims.prefixed.as_ref(), Value::is_boolean),
         ("part", claims.is_part.as_ref(), Value::is_boolean),
-        ("select", claims.select.as_ref().filter(|said| !is_selection(said)), |_| false),
+        ("select", claims.select.as_ref().filter(|_| !is_selection), |_| false),
         ("bf16_as_u16", claims.bf16_as_u16.as_ref().filter(|said| !is_names(said)), Value::is_boolean),
         ("u16", claims.u16.as_ref().filter(|said| !is_names(said)), |_| false),
     ] {
@@ -266,14 +272,13 @@ fn schema(found: Option<&Value>, report: &mut dyn FnMut(Remark)) {
 
 /// Checks the form of the fields about a source.
 fn of_source(source: &Source, report: &mut dyn FnMut(Remark)) {
-    let is_digest =
-        |value: &Value| value.as_str().is_some_and(|hex| hex.len() == HEX_LEN && Hash::from_hex(hex).is_ok());
     for (name, said, is_needed) in [
         ("blake3", &source.blake3, true),
         ("sha256", &source.sha256, false),
         ("unpacked_blake3", &source.unpacked_blake3, false),
     ] {
-        if !(is_digest(said) || said.is_null() && !is_needed) {
+        let is_digest = said.as_str().is_some_and(|hex| hex.len() == HEX_LEN && Hash::from_hex(hex).is_ok());
+        if !(is_digest || said.is_null() && !is_needed) {
             report(wrong(&format!("has a source.{name} that is no digest: {}", shown(Some(said)))));
         }
     }

@@ -22,7 +22,7 @@ use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{Bound, Choice, FixGamma, Followed, NetOrigin, Registry, Reports, Topology, Transform};
+use crate::transform::{Bound, Choice, FixGamma, Followed, Names, NetOrigin, Registry, Reports, Topology, Transform};
 use crate::watch::{Watch, Watched};
 use crate::written::truncated;
 
@@ -85,10 +85,9 @@ pub(super) fn conversion(
     let mut options = Options::new(file.format());
     // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
     let told = receipt_text(file).and_then(parse::<Told>).unwrap_or_default();
-    let whole = |entry: &Entry| entry.sparse().is_some_and(|sparse| file.entry(&sparse.name).is_some());
     options.dense = match told.sparse {
         Some(parts) => parts.is_empty(),
-        None => source.entries().iter().any(whole),
+        None => source.entries().iter().filter_map(Entry::sparse).any(|whole| file.entry(&whole.name).is_some()),
     };
     (options.transforms, options.registry) = (transforms, by.registry.clone());
     // Each step that followed a net names the same one.
@@ -156,7 +155,7 @@ pub(crate) fn against_source(
         claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
     }
     chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
-    unproven(&chained).into_iter().for_each(|words| report(Remark::Note(words)));
+    unproven(&chained, steps).into_iter().for_each(|words| report(Remark::Note(words)));
     let mut compare = Repetition::new(file, watch, report);
     compare.all(source, &chained.tensors)?;
     let unread = std::mem::take(&mut compare.unread);
@@ -224,12 +223,15 @@ struct Lost {
 }
 
 /// The steps that change no tensor, in words: the comparison of the tensors proves nothing of these. A selection leaves
-/// tensors out, and a second one nothing more.
-fn unproven(chained: &Chained) -> Option<String> {
+/// tensors out, and a second one nothing more; the names of torch bring steps along that may have nothing to do.
+fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
+    let is_torch = steps.iter().any(|step| step.name == Names::NAME && step.settings["torch"] == true);
     let mut selections = 0;
     let idle = chained.idle.iter().filter(|step| {
         selections += usize::from(**step == "select");
-        **step != "select" || selections > 1
+        let is_expected =
+            if **step == "select" { selections == 1 } else { is_torch && Names::WITH_TORCH.contains(step) };
+        !is_expected
     });
     let named: Vec<&str> = idle.copied().collect();
     (!named.is_empty()).then(|| format!("not checked: steps that change no tensor: {}", named.join(", ")))
@@ -245,8 +247,7 @@ fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
             Ok(Some(symbol)) => {
                 let bound = Bound::new(symbol.net(), source);
                 let fixed = FixGamma::of(Some(&bound), source);
-                let is_said = |entry: &usize| fixed.gammas().contains(&name(entry));
-                if change.entries.iter().all(is_said) {
+                if change.entries.iter().all(|entry| fixed.gammas().contains(&name(entry))) {
                     format!("the receipt and {} say", symbol.origin().name)
                 } else {
                     format!("the receipt says, and {} does not", symbol.origin().name)

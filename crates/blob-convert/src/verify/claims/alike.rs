@@ -35,22 +35,21 @@ const ELSEWHERE: &[&str] = &[
     "frame_left_out",
     "changes",
     "left_out",
+    // A net beside the source may have been named, and the other way round.
+    "told_by.from",
+    "sources.told_by.from",
+    "transforms.settings.net.from",
 ];
 
 /// The fields in words, which another version of the tool may have otherwise.
 const WORDS: &[&str] = &["warnings"];
 
+/// The net that a step followed.
+const NET: &str = "transforms.settings.net";
+
 /// The fields about the moment of the conversion: where a net lay, and paths in the words of an error.
-const OF_THE_MOMENT: &[&str] = &[
-    "told_by.name",
-    "told_by.from",
-    "sources.told_by.name",
-    "sources.told_by.from",
-    "transforms.settings.net.name",
-    "transforms.settings.net.from",
-    "salvaged.why",
-    "sources.salvaged.why",
-];
+const OF_THE_MOMENT: &[&str] =
+    &["told_by.name", "sources.told_by.name", "transforms.settings.net.name", "salvaged.why", "sources.salvaged.why"];
 
 /// The counts that the values tell: here they are there or not.
 const COUNTS: &[&str] = &["lost_values", "zeroed_values"];
@@ -105,15 +104,21 @@ impl Alike {
             (Value::Array(said), Value::Array(is)) if said.len() == is.len() => {
                 said.iter().zip(is).find_map(|(said, is)| self.difference(path, said, is))
             }
-            _ => {
-                let found = Difference { path: path.to_owned(), said: said.clone(), is: is.clone() };
-                if !(OF_THE_MOMENT.contains(&path) && said.is_string() && is.is_string()) {
-                    return Some(found);
-                }
-                self.unproven.push(found);
-                None
-            }
+            _ => self.other(path, said, is),
         }
+    }
+
+    /// A field that differs, unless nothing here can tell which is right.
+    fn other(&mut self, path: &str, said: &Value, is: &Value) -> Option<Difference> {
+        let found = Difference { path: path.to_owned(), said: said.clone(), is: is.clone() };
+        let is_of_the_moment = OF_THE_MOMENT.contains(&path) && said.is_string() && is.is_string();
+        // The net that was followed may not be at hand.
+        let is_away = path == NET && said.is_object() && is.is_null();
+        if !is_of_the_moment && !is_away {
+            return Some(found);
+        }
+        self.unproven.push(found);
+        None
     }
 
     fn unknown(&mut self) -> Option<Difference> {
@@ -135,10 +140,7 @@ impl Alike {
                 // Another version may write other fields; those that this one does not know were told.
                 (None, _) if !self.is_ours => self.unknown(),
                 (_, None) if !self.is_ours && !OPTIONAL.contains(&&*at) => None,
-                (said, is) => {
-                    let value = |value: Option<&Value>| value.cloned().unwrap_or_default();
-                    Some(Difference { path: at, said: value(said), is: value(is) })
-                }
+                (said, is) => self.other(&at, said.unwrap_or(&Value::Null), is.unwrap_or(&Value::Null)),
             }
         })
     }

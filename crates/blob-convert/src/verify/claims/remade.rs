@@ -90,8 +90,8 @@ impl Compare<'_> {
     /// Compares the changes tensor by tensor. Another version may tell of other changes; the dtype of stored bits is a
     /// fact in every version.
     fn changes(&mut self, said: &List<Changed>, is: &List<Changed>) {
-        let len = |changed: &Changed| changed.name.len() + changed.changes.iter().map(|c| c.len() + 2).sum::<usize>();
-        let Some((said, is)) = self.both("changes", (said, is), is.items().iter().map(len).sum()) else { return };
+        let lens = is.items().iter().map(|one| one.name.len() + one.changes.iter().map(|c| c.len() + 2).sum::<usize>());
+        let Some((said, is)) = self.both("changes", (said, is), lens.sum()) else { return };
         let is_ours = self.alike.is_ours;
         let mut left: HashMap<&str, &Changed> = is.iter().map(|changed| (&*changed.name, changed)).collect();
         let (mut first, mut others) = (None, 0);
@@ -174,7 +174,9 @@ impl Compare<'_> {
             self.fact(&path, Some(&said), Some(&is));
         }
         for Difference { path, said, is } in std::mem::take(&mut self.alike.unproven) {
-            self.note(format!("{path}, which is {} in the receipt, and here {}", shown(Some(&said)), shown(Some(&is))));
+            let said = said.get("name").unwrap_or(&said);
+            let is = if is.is_null() { "not found".to_owned() } else { shown(Some(&is)) };
+            self.note(format!("{path}, which is {} in the receipt, and here {is}", shown(Some(said))));
         }
     }
 

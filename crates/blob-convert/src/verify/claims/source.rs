@@ -67,10 +67,11 @@ pub(crate) fn against_source(
         differs("metadata", &source.metadata, own.get("metadata"), theirs, report);
     }
     salvaged_likewise(claimed.salvaged.as_ref(), theirs, report);
-    let is_named = |name: &str| theirs.entry(name).is_some() || theirs.entries().iter().any(|e| is_whole(e, name));
     let is_transformed = !claimed.transforms.items().is_empty();
     let mut left_out = claimed.left_out.items().iter().map(|left| &*left.name);
-    if let Some(name) = left_out.find(|name| !is_named(name)).filter(|_| !is_transformed) {
+    let missing = left_out
+        .find(|name| theirs.entry(name).is_none() && !theirs.entries().iter().any(|entry| is_whole(entry, name)));
+    if let Some(name) = missing.filter(|_| !is_transformed) {
         report(wrong(&format!("says that {:?} was left out, which the source does not have", truncated(name))));
     }
     has_history(&claimed.history, history_of(receipt_text(theirs).unwrap_or_default()), alike, report);
@@ -187,9 +188,8 @@ pub(in crate::verify) fn left_out_is_said<'n>(
         return;
     }
     // Receipts of earlier versions do not say that a file is one of several.
-    let is_select = |step: &Step| step.name == "select";
     let is_part = claimed.is_part == Some(Value::Bool(true))
-        || !claimed.is_of_this_version() && claimed.transforms.items().iter().any(is_select);
+        || !claimed.is_of_this_version() && claimed.transforms.items().iter().any(|step| step.name == "select");
     let is_part = is_part && claimed.left_out.items().is_empty();
     let said: HashSet<&str> = claimed.left_out.items().iter().map(|left| &*left.name).collect();
     let mut unsaid = left_out.filter(|name| !said.contains(name));
