@@ -328,6 +328,20 @@ fn a_job_that_is_done_again_says_why() {
     }
 }
 
+/// Without leave to replace, other bytes are an error of the run: nothing is promised of them before.
+#[test]
+fn a_dry_run_promises_no_output_that_may_not_be_replaced() {
+    let folder = Folder::new();
+    let source = folder.with("a.npz", fs::read(data("other/numpy_savez.npz")).expect("a golden"));
+    let out = folder.with("out.safetensors", "not ours");
+    let file = jobs(&folder, &[job(&source, &out)]);
+    let dry = blob(&["batch", &file, "-n"]);
+    assert!(!dry.out.contains("redone") && !dry.err.contains("redone"), "{dry:?}");
+    let ran = blob(&["batch", &file]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    ran.stderr_has("exists with other bytes");
+}
+
 #[test]
 fn a_source_is_not_read_where_its_time_is_trusted() {
     let folder = Folder::new();

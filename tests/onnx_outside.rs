@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::support::message::{floats, len, shape, var};
 use crate::support::random::Random;
-use crate::support::{Folder, Ran, blob, report};
+use crate::support::{Folder, Ran, blob, data, report};
 
 /// A layer with blobs of these extents.
 fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[(&[u64], Vec<f32>)], more: &[u8]) -> Vec<u8> {
@@ -315,6 +315,30 @@ fn a_link_beside_a_model_is_not_followed() {
     std::os::unix::fs::symlink("other.txt", folder.file("m.onnx.data")).expect("a link");
     convert(&source, &out, &["--external-data", "--force"]).refused("\"m.onnx.data\", which is a link");
     assert_eq!((fs::read(other).expect("a file"), Path::new(&out).exists()), (b"keep".to_vec(), false));
+}
+
+/// The model would be written where the link leads, and its values or its symbol beside the link.
+#[test]
+#[cfg(unix)]
+fn a_link_to_one_of_two_files_is_not_followed() {
+    let folder = Folder::new();
+    let (source, real, link) = (source(&folder), folder.file("real.onnx"), folder.file("link.onnx"));
+    convert(&source, &real, &["--external-data"]).ok();
+    let before = fs::read(&real).expect("a model");
+    std::os::unix::fs::symlink(&real, &link).expect("a link");
+    convert(&source, &link, &["--external-data", "--force"]).refused("is a link: name its file");
+    assert!(fs::read(&real).expect("a model") == before && !Path::new(&format!("{link}.data")).exists());
+    blob(&["verify", &real, "--against", &source]).ok();
+    let weights = folder.with("real-0000.params", "weights");
+    let link = folder.file("link-0000.params");
+    std::os::unix::fs::symlink(&weights, &link).expect("a link");
+    let block = data("mxnet/forward/block-0000.params");
+    let fold = blob(&["fold", block.to_str().expect("UTF-8"), "-o", &link, "--force"]);
+    fold.refused("is a link, and a symbol goes beside the file");
+    assert_eq!(
+        (fs::read(weights).expect("a file"), folder.path().join("link-symbol.json").exists()),
+        (b"weights".to_vec(), false)
+    );
 }
 
 #[test]

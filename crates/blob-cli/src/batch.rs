@@ -246,7 +246,8 @@ impl Work<'_> {
             };
             outcome.ran(state, ran);
         }
-        outcome.why = why;
+        // Without leave to replace, other bytes are an error of the run: a dry one promises nothing of them.
+        outcome.why = why.filter(|_| !self.is_dry || job.replaces());
         Ok(())
     }
 

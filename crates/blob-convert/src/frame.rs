@@ -24,7 +24,7 @@ use crate::history::{parse, receipt_text};
 use crate::planned::Planned;
 use crate::runs::{read_runs, read_zeros};
 use proof::is_apart;
-pub(crate) use proof::{Proof, hole, judge, named, prove};
+pub(crate) use proof::{CHANGED, OF_ANOTHER, Proof, hole, judge, named, prove};
 
 /// A longer frame is left out: a receipt has at most 4 MiB, the most metadata that our readers accept.
 const MAX_BYTES: u64 = 4 << 20;

@@ -40,6 +40,11 @@ impl NewSymbol {
         let text = fold.symbol(text).map_err(|why| format!("{} {why}", net.origin().name));
         fold.described(text.as_ref().map(drop).map_err(String::clone));
         let Ok(text) = text else { return Ok(None) };
+        // The weights would take the place of what the link names, and the symbol the place beside the link.
+        if output.is_symlink() {
+            let message = "is a link, and a symbol goes beside the file: name the file that the link names".to_owned();
+            return Err(Error::Misfit { file: output.display().to_string(), message, remedy: None });
+        }
         let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
         // The symbol beside the input belongs to the input, whichever symbol is followed.
         let beside = source.path().map(|input| input.with_file_name(symbol_name(&input.to_string_lossy())));

@@ -15,6 +15,10 @@ use crate::history::history_of;
 use crate::watch::{Watch, Watched};
 use crate::written::contradicted;
 
+/// Reasons, seen only beside the values, why a frame is not handed on from one receipt to the next.
+pub(crate) const OF_ANOTHER: &str = "it is not of the file that the receipt names";
+pub(crate) const CHANGED: &str = "the tensors were changed since";
+
 /// The result of the comparison of a frame with the file that the receipt names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proof {

@@ -60,6 +60,11 @@ pub(crate) fn put_beside(
         let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::NamedFile));
         return Err(Error::Misfit { file, message, remedy });
     };
+    // The model would take the place of what the link names, and the values the place beside the link.
+    if path.is_symlink() {
+        let message = format!("becomes a model with a file of values beside it, and {path:?} is a link: name its file");
+        return Err(refuse(checkpoint, message));
+    }
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_portable(name)) else {
         let message = format!("becomes a model that names the file of its values, and {path:?} is no such name");
         return Err(refuse(checkpoint, message));

@@ -51,8 +51,8 @@ impl Claimed<'_> {
     fn outcome(&self, proof: Proof, checkpoint: &Checkpoint) -> Result<Option<&'static str>, Error> {
         match (&self.made, proof) {
             (_, Proof::Same) | (Made::Used(_), Proof::Changed) => Ok(None),
-            (Made::HandedOn(_), Proof::Other) => Ok(Some("it is not of the file that the receipt names")),
-            (Made::HandedOn(_), Proof::Changed) => Ok(Some("the tensors were changed since")),
+            (Made::HandedOn(_), Proof::Other) => Ok(Some(frame::OF_ANOTHER)),
+            (Made::HandedOn(_), Proof::Changed) => Ok(Some(frame::CHANGED)),
             (Made::Used(_), Proof::Other) => {
                 let message = "has a receipt whose bytes around the tensors are not those of the file that it names";
                 let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::Anew));

@@ -22,7 +22,9 @@ use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{Bound, Choice, FixGamma, Followed, Names, NetOrigin, Registry, Reports, Topology, Transform};
+use crate::transform::{
+    Bound, Choice, FixGamma, Followed, Names, NetOrigin, Onnx, Registry, Reports, Topology, Transform,
+};
 use crate::watch::{Watch, Watched};
 use crate::written::truncated;
 
@@ -227,11 +229,14 @@ struct Lost {
 fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
     let is_torch = steps.iter().any(|step| step.name == Names::NAME && step.settings["torch"] == true);
     let mut selections = 0;
-    let idle = chained.idle.iter().filter(|step| {
-        selections += usize::from(**step == "select");
-        let is_expected =
-            if **step == "select" { selections == 1 } else { is_torch && Names::WITH_TORCH.contains(step) };
-        !is_expected
+    let idle = chained.idle.iter().filter(|step| match **step {
+        "select" => {
+            selections += 1;
+            selections > 1
+        }
+        // The graph that this step describes is made again.
+        Onnx::NAME => false,
+        name => !(is_torch && Names::WITH_TORCH.contains(&name)),
     });
     let named: Vec<&str> = idle.copied().collect();
     (!named.is_empty()).then(|| format!("not checked: steps that change no tensor: {}", named.join(", ")))

@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use super::alike::{Alike, Difference};
 use super::said::{Changed, Claims, LeftOut, List};
 use super::{shown, wrong};
+use crate::frame;
 use crate::history::{parse, receipt_text};
 use crate::receipt::places;
 use crate::verify::Remark;
@@ -156,9 +157,8 @@ impl Compare<'_> {
         let (why, own) = (said.frame_left_out.as_deref(), is.frame_left_out.as_deref());
         let (has, had) = (said.frame.is_some(), is.frame.is_some());
         // A frame that was handed on is compared with values, of which the plan knows nothing.
-        let is_left_out_later = !has && had && why.is_some() && !said.history.items().is_empty();
-        if is_left_out_later {
-            let why = truncated(why.unwrap_or_default());
+        let later = why.filter(|why| [frame::OF_ANOTHER, frame::CHANGED].contains(why));
+        if let Some(why) = later.filter(|_| !has && had && !said.history.items().is_empty()) {
             self.note(format!("why the frame was left out, by the receipt: {why}"));
         } else if has != had {
             let words = |has: bool| if has { json!("there") } else { Value::Null };

@@ -134,7 +134,9 @@ unsafe fn empty<V: Vector, const W: usize, const R: usize, const C: usize>(
 ) {
     let part = const { LINE / W };
     let to: [&[usize]; SIDE] = from_fn(|k| &block.to[x[k]..][..part]);
-    let dst: [*mut u8; SIDE] = from_fn(|k| block.dst.as_mut_ptr().wrapping_add(y[k] * W));
+    // One pointer, from which all parts' are: another one would end this one's right to store.
+    let base = block.dst.as_mut_ptr();
+    let dst: [*mut u8; SIDE] = from_fn(|k| base.wrapping_add(y[k] * W));
     for lane in 0..part / C {
         for k in 0..SIDE {
             for register in 0..LINE / V::BYTES {
