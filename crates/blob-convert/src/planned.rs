@@ -7,6 +7,7 @@ use blob_core::DType;
 use blob_io::layout::{Layout, TensorSpec};
 use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
+use crate::cast::{BLOCK, cast};
 use crate::change::Change;
 use crate::rounded::Rounded;
 use crate::transform::{Compute, Inputs, NetOrigin, Panels, Reorder, Reports, Stream};
@@ -211,6 +212,40 @@ impl Planned {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Calls `put` with whole elements of the tensor, rounded, and with their offset in the tensor; `at` is the offset
+    /// among the bytes as read.
+    pub(crate) fn round(
+        &self,
+        at: u64,
+        bytes: &[u8],
+        tally: &Reports,
+        mut put: impl FnMut(u64, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.casts.is_empty() {
+            return put(at, bytes);
+        }
+        let width = self.read_as.size();
+        let mut at = at / width as u64 * self.spec.dtype.size() as u64;
+        for block in bytes.chunks(BLOCK * width) {
+            let rounded = self.all_casts(block, tally);
+            put(at, &rounded)?;
+            at += rounded.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Elements of the tensor, rounded to one dtype after the other.
+    fn all_casts(&self, bytes: &[u8], tally: &Reports) -> Vec<u8> {
+        let (mut bytes, mut from) = (bytes.to_vec(), self.read_as);
+        for to in &self.casts {
+            let mut target = Vec::new();
+            let lost = cast((from, &bytes), *to, &mut target);
+            tally.rounded(&self.spec.name, lost, *to);
+            (bytes, from) = (target, *to);
+        }
+        bytes
     }
 }
 

@@ -12,7 +12,6 @@ use blob_io::{Checkpoint, Error, Output};
 
 use crate::hash;
 use crate::planned::{How, Planned};
-use crate::rounded::rounded;
 use crate::shards::Shards;
 use crate::threads::lock;
 use crate::transform::Reports;
@@ -116,7 +115,7 @@ impl<'a> Moves<'a> {
             return Ok(());
         }
         let put = |element: u64, bytes: &[u8]| {
-            rounded(tensor, step.to + element * width, bytes, tally, |at, bytes| put(step.tensor, at, bytes))
+            tensor.round(step.to + element * width, bytes, tally, |at, bytes| put(step.tensor, at, bytes))
         };
         let whole = end / width * width;
         put(first / width, &bytes[(first - within) as usize..(whole - within) as usize])?;

@@ -6,7 +6,6 @@ use blob_io::Error;
 use super::Pass;
 use crate::hash::PIECE;
 use crate::options::refuse;
-use crate::rounded::rounded;
 use crate::transform::Reports;
 use crate::watch::{Uncounted, Watch};
 
@@ -23,7 +22,7 @@ impl Pass<'_> {
         let watch = Uncounted(self.watch);
         let panels = in_any_order.then(|| planned.panels(self.checkpoint, &watch, tally)).transpose()?.flatten();
         if let Some(panels) = panels {
-            return panels.each(|at, bytes| rounded(planned, at, bytes, tally, &mut put));
+            return panels.each(|at, bytes| planned.round(at, bytes, tally, &mut put));
         }
         let mut at = 0;
         self.stream(tensor, tally, |bytes| {
