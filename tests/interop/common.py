@@ -1,6 +1,7 @@
 """What every side says of its files: a manifest, file name to tensor name to [dtype, shape, CRC-32 of the little-endian bytes]."""
 import json
 import os
+import subprocess
 import sys
 import zlib
 
@@ -40,6 +41,29 @@ def told(answer, *arguments):
         text = file.read()
     status = os.waitpid(child, 0)[1]
     return "signal %d" % os.WTERMSIG(status) if os.WIFSIGNALED(status) else json.loads(text)
+
+
+def compared(blob, path):
+    """The greatest relative difference of a net of MXNet's in onnxruntime from the outputs beside it (NAME.npz), or words."""
+    import onnx
+    import onnxruntime
+    arrays, model = np.load(path + ".npz"), path + ".onnx"
+    shape = "data=" + ",".join(map(str, arrays["data"].shape))
+    for words in ["convert", path + ".params", "--input", shape, "-o", model, "--force"], ["verify", model, "--against", path + ".params"]:
+        done = subprocess.run([blob, *words], capture_output=True, text=True)
+        if done.returncode:
+            return " ".join((done.stdout + done.stderr).split())[-300:]
+    onnx.checker.check_model(model, full_check=True)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    most = 0.0
+    for place, found in enumerate(session.run(None, {"data": arrays["data"]})):
+        wanted = arrays["out%d" % place]
+        if found.shape != wanted.shape:
+            return "output %d: %s, not %s" % (place, found.shape, wanted.shape)
+        most = max(most, float(np.max(np.abs(found - wanted), initial=0.0) / max(np.max(np.abs(wanted), initial=0.0), 1e-30)))
+    return most
 
 
 def main(write, read):

@@ -7,10 +7,11 @@ The inputs are as small as the net's last pooling allows.
 """
 import json
 import os
-import subprocess
 import sys
 
 import numpy as np
+
+from common import compared
 
 # The side of the input: nets that end with a pooling of all places take less than the 224 and 299 pixels of training.
 SIDES = {"densenet": 224, "inception": 299, "squeezenet": 224, "alexnet": 127}
@@ -43,7 +44,7 @@ def write(folder):
         path = os.path.join(folder, name)
         net.save(path + "-symbol.json")
         mx.nd.save(path + ".params", {**{"arg:" + k: v for k, v in weights.items()}, **{"aux:" + k: v for k, v in states.items()}})
-        np.savez(path + ".npz", data=data, out=out)
+        np.savez(path + ".npz", data=data, out0=out)
 
 
 NAMES = ["alexnet", "densenet121", "densenet161", "densenet169", "densenet201", "inceptionv3", "mobilenet0.25", "mobilenet0.5",
@@ -52,26 +53,9 @@ NAMES = ["alexnet", "densenet121", "densenet161", "densenet169", "densenet201", 
          "squeezenet1.0", "squeezenet1.1", *("vgg%d%s" % (depth, bn) for depth in (11, 13, 16, 19) for bn in ("", "_bn"))]
 
 
-def one(blob, path):
-    import onnx
-    import onnxruntime
-    arrays, model = np.load(path + ".npz"), path + ".onnx"
-    shape = "data=" + ",".join(map(str, arrays["data"].shape))
-    for words in ["convert", path + ".params", "--input", shape, "-o", model, "--force"], ["verify", model, "--against", path + ".params"]:
-        done = subprocess.run([blob, *words], capture_output=True, text=True)
-        if done.returncode:
-            return " ".join((done.stdout + done.stderr).split())[-300:]
-    onnx.checker.check_model(model, full_check=True)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    found, wanted = session.run(None, {"data": arrays["data"]})[0], arrays["out"]
-    return float(np.max(np.abs(found - wanted)) / np.max(np.abs(wanted)))
-
-
 def read(blob, folder):
     paths = sorted(os.path.join(folder, file[:-len(".npz")]) for file in os.listdir(folder) if file.endswith(".npz"))
-    found = {os.path.basename(path): one(blob, path) for path in paths}
+    found = {os.path.basename(path): compared(blob, path) for path in paths}
     print(json.dumps(found, indent=1))
     numbers = [value for value in found.values() if isinstance(value, float)]
     print("%d of %d nets, at most %.1e" % (len(numbers), len(found), max(numbers, default=0.0)))

@@ -18,6 +18,8 @@ import tempfile
 
 import numpy as np
 
+from common import compared
+
 SIDES = ((1, 3, 64, 64), (1, 3, 127, 127), (1, 3, 224, 224), (1, 3, 299, 299), (1, 3, 480, 480))
 # Nets of videos take more axes, or fast and slow frames behind each other.
 CLIPS = ((1, 3, 8, 64, 64), (1, 3, 16, 112, 112), (1, 3, 32, 64, 64), (1, 3, 36, 64, 64), (1, 3, 40, 64, 64), (1, 3, 32, 224, 224))
@@ -104,28 +106,6 @@ def write(folder, name):
     raise RuntimeError("no input: %s" % reason)
 
 
-def one(blob, path):
-    import onnx
-    import onnxruntime
-    arrays, model = np.load(path + ".npz"), path + ".onnx"
-    shape = "data=" + ",".join(map(str, arrays["data"].shape))
-    for words in ["convert", path + ".params", "--input", shape, "-o", model, "--force"], ["verify", model, "--against", path + ".params"]:
-        done = subprocess.run([blob, *words], capture_output=True, text=True)
-        if done.returncode:
-            return " ".join((done.stdout + done.stderr).split())[-300:]
-    onnx.checker.check_model(model, full_check=True)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    most = 0.0
-    for place, found in enumerate(session.run(None, {"data": arrays["data"]})):
-        wanted = arrays["out%d" % place]
-        if found.shape != wanted.shape:
-            return "output %d: %s, not %s" % (place, found.shape, wanted.shape)
-        most = max(most, float(np.max(np.abs(found - wanted), initial=0.0) / max(np.max(np.abs(wanted), initial=0.0), 1e-30)))
-    return most
-
-
 def read(blob, folder, python, *names):
     ask = lambda *words: subprocess.run([python, "-W", "ignore", os.path.abspath(__file__), *words], capture_output=True, text=True)
     done = ask("names")
@@ -135,7 +115,7 @@ def read(blob, folder, python, *names):
     for name in names or all_names:
         with tempfile.TemporaryDirectory(dir=folder) as own:
             done = ask("write", own, name)
-            found[name] = one(blob, os.path.join(own, name)) if done.returncode == 0 else "not written: " + done.stderr.strip()[-200:]
+            found[name] = compared(blob, os.path.join(own, name)) if done.returncode == 0 else "not written: " + done.stderr.strip()[-200:]
         print(json.dumps({name: found[name]}), flush=True)
     numbers = [value for value in found.values() if isinstance(value, float)]
     print("%d of %d nets, at most %.1e" % (len(numbers), len(found), max(numbers, default=0.0)))
