@@ -6,6 +6,7 @@
 
 mod ahead;
 mod file;
+mod meanwhile;
 mod names;
 mod proof;
 mod separate;
