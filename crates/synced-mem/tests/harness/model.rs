@@ -201,6 +201,11 @@ impl Model {
         self.sharing >> device & 1 == 1 && !self.holds(Replica::Device(device), range)
     }
 
+    /// Whether bytes are read that a device may read at either of two places.
+    pub(crate) fn has_reads_of_sharing_devices(&self) -> bool {
+        self.sharing != 0 && self.borrows.iter().any(|held| !held.writes && !held.range.is_empty())
+    }
+
     fn meet(&mut self, device: usize) {
         if !self.met.contains(&device) {
             self.met.push(device);

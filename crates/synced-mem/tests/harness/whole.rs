@@ -51,8 +51,13 @@ impl Worker<'_> {
         let subject = self.world.memory(memory);
         let (shared, before, place) = (&subject.memory, self.before(&subject), self.world.place(site));
         let result = if refuse { shared.evict_clean(place, ..) } else { shared.evict(place, ..) };
-        let whole = 0..subject.cells();
-        self.agree(&subject, result, &before, |model| model.evict(site, &whole, refuse));
+        // Where ranges are not known exactly, neither is the place at which a device reads the host's memory.
+        let exact = self.world.rules.exact;
+        let may_lie_elsewhere = !exact && subject.model().is_some_and(|model| model.has_reads_of_sharing_devices());
+        if !(may_lie_elsewhere && matches!(result, Ok(()) | Err(Error::Conflict { .. } | Error::OnlyCopy { .. }))) {
+            let whole = 0..subject.cells();
+            self.agree(&subject, result, &before, |model| model.evict(site, &whole, refuse));
+        }
         let _ = (shared.head(), shared.stats(), shared.is_initialized());
     }
 
