@@ -105,7 +105,7 @@ impl Output {
     /// [`Error::Exists`] for a file or a disk that is not to be replaced; [`Error::Request`] for a folder and for a
     /// link to nothing; [`Error::Io`].
     pub fn create(path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
-        let output = Self::create_in_swept(path, if_exists)?;
+        let mut output = Self::create_in_swept(path, if_exists)?;
         output.remove_stale();
         Ok(output)
     }
@@ -137,13 +137,13 @@ impl Output {
     /// # Errors
     /// As [`Output::create`].
     pub fn create_for(index: &Path, path: impl AsRef<Path>, if_exists: IfExists) -> Result<Self, Error> {
-        let output = Self::begin(path.as_ref(), if_exists, Some(index))?;
+        let mut output = Self::begin(path.as_ref(), if_exists, Some(index))?;
         output.remove_stale();
         Ok(output)
     }
 
-    fn remove_stale(&self) {
-        if let Backing::Sibling(sibling) = &self.backing {
+    fn remove_stale(&mut self) {
+        if let Backing::Sibling(sibling) = &mut self.backing {
             sibling.remove_stale();
         }
     }
@@ -506,6 +506,20 @@ mod tests {
         output.finish().unwrap();
         assert!(message(other.finish()).contains("exists"));
         assert_eq!(names(folder.path()), [".y.blob-tmp-0123456789abcdef", "x"]);
+    }
+
+    #[test]
+    fn what_a_dying_process_held_at_the_start_is_removed_at_the_end() {
+        let folder = folder();
+        let target = folder.path().join("x");
+        let left = folder.path().join(".x.blob-tmp-0123456789abcdef");
+        let held = File::create(&left).unwrap();
+        held.lock().unwrap();
+        let output = Output::create(&target, IfExists::Replace).unwrap();
+        assert!(left.exists());
+        drop(held);
+        output.finish().unwrap();
+        assert_eq!(names(folder.path()), ["x"]);
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn replace_both(first: SetFile, last: SetFile, before: Before) -> Result<(), Err
         last.publish()
     });
     if done.is_ok() {
-        remove_stale(&target, &|path| remove_old(path));
+        remove_stale(&target, &mut |path| remove_old(path));
     } else {
         let removed = added.iter().map(|file| optional(disk::remove_file(file))).fold(Ok(()), Result::and);
         let back = removed.and_then(|()| if is_linked { old.put_back() } else { Ok(()) });

@@ -50,7 +50,7 @@ impl OutputDir {
         put_back(&target);
         let begun = Self::begin(name, target, if_exists)?;
         let target = &begun.target;
-        remove_stale(target, &|path| remove_if_free(path, target, &begun.temp));
+        remove_stale(target, &mut |path| remove_if_free(path, target, &begun.temp));
         Ok(begun)
     }
 
@@ -149,7 +149,7 @@ impl OutputDir {
                 // The new folder is in place. The next run removes any files left of the old one. A process that has
                 // just written the old one may still hold its lock.
                 retire(&old);
-                remove_stale(&self.target, &|path| {
+                remove_stale(&self.target, &mut |path| {
                     remove_if_free(path, &self.target, &self.temp);
                 });
                 return Ok(());
@@ -340,7 +340,7 @@ fn put_back(target: &Path) {
     if fs::symlink_metadata(target).is_ok() {
         return;
     }
-    remove_stale(target, &|path| {
+    remove_stale(target, &mut |path| {
         if is_named(path, OLD) && matches!(survey(path), Ok(Survey::Ours(_))) {
             // Another process that is replacing the folder now fails to take the name, and tries again.
             let _ = disk::rename(path, target);

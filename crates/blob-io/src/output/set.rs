@@ -74,7 +74,7 @@ impl Complete {
         });
         let in_folder: BTreeMap<PathBuf, &SetFile> = in_folder.collect();
         let _locks = in_folder.into_values().map(wait_for).collect::<Result<Vec<_>, Error>>()?;
-        members.iter().for_each(|member| remove_stale(member.target(), &|path| remove_old(path)));
+        members.iter().for_each(|member| remove_stale(member.target(), &mut |path| remove_old(path)));
         let aside: Vec<Aside> = members.iter().map(|member| Aside::of(member.target())).collect();
         let mut named = 0;
         let done = members.into_iter().try_for_each(|member| {
@@ -211,7 +211,7 @@ fn replace(
         index.publish()
     });
     if done.is_ok() {
-        remove_stale(&target, &|path| remove_old(path));
+        remove_stale(&target, &mut |path| remove_old(path));
     } else {
         // First the files where the old output had none, because the old index may name such files. If any of this
         // fails too, the old index goes on naming the old files by the second names.

@@ -35,6 +35,8 @@ pub(super) struct Sibling {
     /// The file whose protection a new file gets that replaces none.
     like: Option<PathBuf>,
     if_exists: IfExists,
+    /// The temporary files of the same target that other processes held at the start.
+    in_use: Vec<PathBuf>,
     /// Whether the file has the target's name, so that there is no temporary file to remove.
     done: bool,
 }
@@ -49,7 +51,7 @@ impl Sibling {
         make_temporary(name, &target, "file", |temp| {
             let (target, like) = (target.clone(), like.map(Path::to_owned));
             let file = kept(&target, like.as_deref()).create_file(&temp)?;
-            let sibling = Self { file, temp, target, like, if_exists, done: false };
+            let sibling = Self { file, temp, target, like, if_exists, in_use: Vec::new(), done: false };
             Ok(sibling.lock().then_some(sibling))
         })
     }
@@ -61,10 +63,11 @@ impl Sibling {
     }
 
     /// Removes temporary files that earlier runs to the same target left; that of this run is locked.
-    pub(super) fn remove_stale(&self) {
-        remove_stale(&self.target, &|path| {
-            if path != self.temp {
-                remove_if_free(path);
+    pub(super) fn remove_stale(&mut self) {
+        let Self { temp, target, in_use, .. } = self;
+        remove_stale(target, &mut |path| {
+            if path != temp && !remove_if_free(path) {
+                in_use.push(path.to_owned());
             }
         });
     }
@@ -124,6 +127,10 @@ impl Sibling {
             IfExists::Refuse => self.link(name)?,
         }
         self.done = true;
+        // A killed process may have held its file still when this one began: whoever restarts its work is that quick.
+        for path in &self.in_use {
+            remove_if_free(path);
+        }
         if replaces {
             sync_folder(&parent(&self.target));
         }
@@ -242,7 +249,7 @@ pub(super) fn is_temporary_of(target: &Path, name: &str) -> bool {
 }
 
 /// Calls `remove` with every path beside `target` that has a temporary name; `remove` checks whether the path is stale.
-pub(super) fn remove_stale(target: &Path, remove: &dyn Fn(&Path)) {
+pub(super) fn remove_stale(target: &Path, remove: &mut dyn FnMut(&Path)) {
     let prefix = prefix(target);
     let Ok(listing) = fs::read_dir(parent(target)) else {
         return;
@@ -269,15 +276,18 @@ pub(super) fn sweep(folder: &Path) {
     }
 }
 
-/// Removes a temporary file that no process has locked.
-fn remove_if_free(path: &Path) {
+/// Removes a temporary file that no process has locked. False for a file that one has.
+fn remove_if_free(path: &Path) -> bool {
     let is_old = path.extension().is_some_and(|end| end == OLD);
     if is_old || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) {
-        return;
+        return true;
     }
-    if let Ok(file) = OpenOptions::new().write(true).open(path)
-        && file.try_lock().is_ok()
-    {
+    let Ok(file) = OpenOptions::new().write(true).open(path) else {
+        return true;
+    };
+    let is_free = file.try_lock().is_ok();
+    if is_free {
         let _ = disk::remove_file(path);
     }
+    is_free
 }
