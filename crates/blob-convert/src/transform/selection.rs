@@ -4,11 +4,12 @@
 //! untrusted, so the number of patterns and the size of each compiled pattern are bounded. The options of commands are
 //! read elsewhere.
 
+mod glob;
+
 use std::fmt;
 
 use blob_core::{DType, Shape};
 use blob_io::{Checkpoint, Entry, Error, Group, TensorName};
-use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
 
 use crate::layers::layer;
@@ -220,9 +221,8 @@ impl<'p> Pattern<'p> {
         if !text.contains(['*', '?', '[', '{', '\\']) {
             return Ok(Self::Layer(text));
         }
-        let glob = GlobBuilder::new(text).literal_separator(false).backslash_escape(true).build();
-        let glob = glob.map_err(|e| format!("{text:?} is no glob: {}", e.kind()))?;
-        regex(glob.regex(), text, "glob")
+        let expression = glob::expression(text).map_err(|why| format!("{text:?} is no glob: {why}"))?;
+        regex(&expression, text, "glob")
     }
 
     fn takes(&self, entry: &Entry) -> bool {
