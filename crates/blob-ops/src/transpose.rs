@@ -4,7 +4,6 @@
 
 use crate::argument::Argument;
 use crate::at::{At, Operand, WITH_THE_DATA};
-use crate::cpu::machine::Fetch;
 use crate::cpu::permute::Permute;
 use crate::cpu::transpose::Square;
 use crate::cpu::{Exec, fetch};
@@ -220,11 +219,7 @@ pub(crate) fn squares(exec: Exec, bytes: &mut [u8], side: usize, width: usize) {
     let matrix = side * side * width;
     let each = (bytes.len() / matrix).div_ceil(exec.pieces);
     threads::chunks(bytes, matrix * each, |_, bytes| {
-        // Their blocks are one square each, and none is known before its turn.
-        let fetch = match fetch(bytes.len()) {
-            Fetch::Squares => Fetch::Asked,
-            other => other,
-        };
+        let fetch = fetch(bytes.len());
         exec.isa.run(Square { bytes, side, width, fetch });
     });
 }

@@ -1,7 +1,7 @@
 //! Kernels, and the offers of an instruction set to them: the words that kernels and instruction sets have in common.
 //!
 //! ```text
-//! isa.run(kernel)  →  with the set's registers: kernel.run::<M>()  →  M::prefetch, M::stream, M::tiles
+//! isa.run(kernel)  →  with the set's registers: kernel.run::<M>()  →  M::prefetch, M::stream, M::squares, M::tiles
 //! ```
 //! Kernels are plain Rust; each set compiles them again. Knows no dtypes, and not which sets there are.
 
@@ -25,6 +25,19 @@ pub(crate) trait Machine {
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
         dst.copy_from_slice(src);
+    }
+
+    /// Moves a strip in squares; `false`, and nothing is moved, where there is no kernel for it.
+    #[inline(always)]
+    fn squares<const W: usize>(_: &mut Strip<'_>) -> bool {
+        false
+    }
+
+    /// Transposes a matrix of rows of `row` bytes where it is, in squares; `false`, and nothing is moved, where there
+    /// is no kernel for it.
+    #[inline(always)]
+    fn squares_in_place<const W: usize>(_matrix: &mut [u8], _row: usize) -> bool {
+        false
     }
 
     /// Moves a block in tiles; `false`, and nothing is moved, where there is no kernel for it.
@@ -55,6 +68,24 @@ pub(crate) struct Block<'a> {
     pub(crate) store: Store,
     pub(crate) fetch: Fetch,
 }
+
+/// A block whose rows are equally far apart in the source: entry `(x, y)`, of `W` bytes, is at `y · step + x · W` in
+/// the source and at `to[x] + y · W` in the destination. The lines that begin at `to` do not overlap, as a block's do
+/// not.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+pub(crate) struct Strip<'a> {
+    pub(crate) src: &'a [u8],
+    pub(crate) dst: &'a mut [u8],
+    pub(crate) rows: usize,
+    pub(crate) step: usize,
+    pub(crate) columns: usize,
+    /// Of the columns, and of some that come later.
+    pub(crate) to: &'a [usize],
+    pub(crate) store: Store,
+}
+
+/// Bytes of a square along each side: a strip has at least as many of each row, and of each line.
+pub(crate) const SQUARE: usize = 4 * LINE;
 
 /// Who fetches the lines of a block. The bits do not depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,12 +6,14 @@
 //! others: for each entry of the outer axes: for each block of 256 × 256 entries:
 //!     entries of a register:    tiles (transpose.rs), or where a side is short rows zipped, unzipped (interleave.rs)
 //!     others:                   for each y: for each x: copy src[from[y] + x · run] to dst[to[x] + y · run]
+//! entries of a register whose rows share the sets of a cache: columns of squares in place of blocks
 //! ```
 //! Relies on the plan for every place; knows no threads.
 
 use super::copy::CopyBytes;
 use super::interleave::Interleave;
-use super::machine::{Block, Fetch, Kernel, Machine, Store};
+use super::machine::{Block, Fetch, Kernel, Machine, SQUARE, Store, Strip};
+use super::transpose::share_sets;
 use super::{Isa, fetch};
 use crate::plan::{Blocks, LINE, Permutation, Strides, Walk};
 
@@ -68,6 +70,7 @@ impl<const W: usize> Kernel for Entries<'_, W> {
         let Entries(mut moves) = self;
         match Interleave::of(moves.blocks) {
             Some(interleave) => interleave.run::<M, W>(moves.src, moves.dst, moves.store),
+            None if moves.strips::<M, W>() => {}
             None => moves.blocks::<M>(|block| block.run::<M, W>()),
         }
     }
@@ -134,11 +137,52 @@ impl Moves<'_> {
         }
     }
 
+    /// Where the rows of a block share the sets of a cache, all of them in columns of squares; `false`, and nothing is
+    /// moved, where they do not or there is no kernel for them.
+    #[inline(never)]
+    fn strips<M: Machine, const W: usize>(&mut self) -> bool {
+        let Blocks { run, outer, x, y } = self.blocks;
+        let Some((rows, others)) = y.as_slice().split_first() else {
+            return false;
+        };
+        let least = const { SQUARE / W };
+        if self.fetch != Fetch::Squares || !share_sets(rows.from) || rows.len < least || x.count() < least {
+            return false;
+        }
+        let mut all = Strides::default();
+        for axis in others.iter().chain(outer.as_slice()) {
+            all.push(*axis);
+        }
+        let mut to = Table::<{ 2 * ENTRIES }>::new(x);
+        for (outer_from, outer_to) in Walk::new(&all, 0) {
+            let mut x = 0;
+            while x < to.count {
+                let rest = to.count - x;
+                // The last one is as wide as a square.
+                let columns = if rest < ENTRIES + least { rest } else { ENTRIES };
+                let mut strip = Strip {
+                    src: &self.src[outer_from + x * run..],
+                    dst: &mut self.dst[outer_to..],
+                    rows: rows.len,
+                    step: rows.from,
+                    columns,
+                    to: to.at(x, |place| place.1),
+                    store: self.store,
+                };
+                if !M::squares::<W>(&mut strip) {
+                    return false;
+                }
+                x += columns;
+            }
+        }
+        true
+    }
+
     /// Every block, with the tables of its two sides.
     #[inline(always)]
     fn blocks<M: Machine>(&mut self, mut each: impl FnMut(Block<'_>)) {
         let Blocks { run, outer, x, y } = self.blocks;
-        let (mut from, mut to) = (Table::new(y), Table::new(x));
+        let (mut from, mut to) = (Table::<ENTRIES>::new(y), Table::<ENTRIES>::new(x));
         for (outer_from, outer_to) in Walk::new(outer, 0) {
             for x in (0..to.count).step_by(ENTRIES) {
                 let to = to.at(x, |place| place.1);
@@ -180,22 +224,22 @@ fn long_runs<M: Machine>(block: Block<'_>, run: usize) {
 }
 
 /// The places of some entries of a side, kept as long as the same ones are asked for.
-struct Table<'a> {
+struct Table<'a, const N: usize> {
     axes: &'a Strides,
     count: usize,
     start: Option<usize>,
-    places: [usize; ENTRIES],
+    places: [usize; N],
 }
 
-impl<'a> Table<'a> {
+impl<'a, const N: usize> Table<'a, N> {
     fn new(axes: &'a Strides) -> Self {
-        Table { axes, count: axes.count(), start: None, places: [0; ENTRIES] }
+        Table { axes, count: axes.count(), start: None, places: [0; N] }
     }
 
-    /// Those of at most [`ENTRIES`] entries from `start` on.
+    /// Those of at most `N` entries from `start` on.
     #[inline(always)]
     fn at(&mut self, start: usize, place: impl Fn((usize, usize)) -> usize) -> &[usize] {
-        let len = ENTRIES.min(self.count - start);
+        let len = N.min(self.count - start);
         if self.start != Some(start) {
             self.start = Some(start);
             self.fill(start, len, place);
@@ -221,5 +265,46 @@ impl<'a> Table<'a> {
             }
             done += run;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a processor does whose kernels take squares of rows that share the sets of a cache.
+    fn check<const W: usize>(dims: [usize; 3]) {
+        let (count, plan) = (dims.iter().product::<usize>(), Permutation::new(&dims, &[2, 1, 0], W));
+        let blocks = &Blocks::new(&plan);
+        let src: Vec<u8> = (0..count * W).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
+        let mut want = vec![0; src.len()];
+        for (at, entry) in src.chunks(W).enumerate() {
+            let (a, b, c) = (at / dims[2] / dims[1], at / dims[2] % dims[1], at % dims[2]);
+            want[((c * dims[1] + b) * dims[0] + a) * W..][..W].copy_from_slice(entry);
+        }
+        for isa in Isa::available() {
+            for store in [Store::Cached, Store::Past] {
+                let mut room = vec![0xA5; want.len() + LINE];
+                let start = room.as_ptr().align_offset(LINE);
+                let dst = &mut room[start..][..want.len()];
+                let moves = Moves { plan: &plan, blocks, src: &src, dst, store, fetch: Fetch::Squares };
+                isa.run(Entries::<W>(moves));
+                assert!(room[start..][..want.len()] == want, "{dims:?} of {W} bytes, {store:?}, {isa:?}");
+            }
+        }
+    }
+
+    /// One strip and several, the last as wide as a square, wider and wider than a table; sides of one axis and of two.
+    #[test]
+    fn strips_of_every_width_and_of_axes_between() {
+        check::<4>([69, 4, 320]);
+        check::<4>([64, 64, 300]);
+        check::<4>([300, 2, 640]);
+        check::<8>([33, 3, 256]);
+        check::<2>([130, 2, 512]);
+        check::<2>([128, 1, 1024]);
+        check::<1>([257, 2, 512]);
+        check::<1>([256, 4, 768]);
+        check::<4>([65, 256, 33]);
     }
 }

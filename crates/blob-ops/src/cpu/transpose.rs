@@ -69,13 +69,23 @@ impl Kernel for Square<'_> {
         let (side, fetch) = (self.side, self.fetch);
         for matrix in self.bytes.chunks_mut(side * side * self.width) {
             match self.width {
-                1 => square::<M, 1>(matrix, side, fetch),
-                2 => square::<M, 2>(matrix, side, fetch),
-                4 => square::<M, 4>(matrix, side, fetch),
-                8 => square::<M, 8>(matrix, side, fetch),
+                1 => in_place::<M, 1>(matrix, side, fetch),
+                2 => in_place::<M, 2>(matrix, side, fetch),
+                4 => in_place::<M, 4>(matrix, side, fetch),
+                8 => in_place::<M, 8>(matrix, side, fetch),
                 width => unreachable!("no element has {width} bytes"),
             }
         }
+    }
+}
+
+/// Along diagonals where the rows share the sets of a cache, else square by square.
+#[inline(always)]
+fn in_place<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch) {
+    let row = side * W;
+    let done = fetch == Fetch::Squares && share_sets(row) && M::squares_in_place::<W>(matrix, row);
+    if !done {
+        square::<M, W>(matrix, side, fetch);
     }
 }
 
@@ -86,6 +96,12 @@ const SQUARE_ROW: usize = 4 * LINE;
 
 /// Their rows, at most.
 const SQUARE_SIDE: usize = 64;
+
+/// Whether rows this far apart begin in at most four sets of a first-level cache, whose sets come again after 4 KiB.
+pub(crate) fn share_sets(stride: usize) -> bool {
+    const APART: usize = 1 << 10;
+    stride.is_multiple_of(APART)
+}
 
 /// Each square below the diagonal and its mirror image change places transposed, one by way of a
 /// buffer in the first-level cache, as those on the diagonal are.

@@ -10,7 +10,7 @@
 mod diagonals;
 mod moves;
 
-use super::machine::{Block, Fetch, Kernel, Machine};
+use super::machine::{Block, Kernel, Machine, Strip};
 use super::stores::Processor;
 use std::arch::x86_64::{__cpuid, _MM_HINT_T1, _mm_prefetch};
 
@@ -106,14 +106,39 @@ impl Machine for OnAvx2 {
     }
 
     #[inline(always)]
+    fn squares<const W: usize>(strip: &mut Strip<'_>) -> bool {
+        // SAFETY: safe except that these need AVX2, which this machine has: see the type.
+        unsafe {
+            match W {
+                1 => moves::diagonals_avx2::<1, 32, 16>(strip),
+                2 => moves::diagonals_avx2::<2, 16, 8>(strip),
+                4 => moves::diagonals_avx2::<4, 8, 4>(strip),
+                8 => moves::diagonals_avx2::<8, 4, 2>(strip),
+                _ => false,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn squares_in_place<const W: usize>(matrix: &mut [u8], row: usize) -> bool {
+        // SAFETY: safe except that these need AVX2, which this machine has: see the type.
+        unsafe {
+            match W {
+                1 => moves::in_place_avx2::<1, 32, 16>(matrix, row),
+                2 => moves::in_place_avx2::<2, 16, 8>(matrix, row),
+                4 => moves::in_place_avx2::<4, 8, 4>(matrix, row),
+                8 => moves::in_place_avx2::<8, 4, 2>(matrix, row),
+                _ => false,
+            }
+        }
+    }
+
+    #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
         // SAFETY: safe except that these need AVX2, which this machine has (only its token's `run` names this type),
         // and SSE2, which every x86-64 has.
         unsafe {
-            let squares = block.fetch == Fetch::Squares;
             match W {
-                4 if squares && moves::diagonals_avx2::<4, 8, 4>(block) => true,
-                8 if squares && moves::diagonals_avx2::<8, 4, 2>(block) => true,
                 1 => moves::tiles_avx2::<1, 32, 16>(block) || moves::tiles_sse2::<1, 16, 16>(block),
                 2 => moves::tiles_avx2::<2, 16, 8>(block) || moves::tiles_sse2::<2, 8, 8>(block),
                 4 => moves::tiles_avx2::<4, 8, 8>(block) || moves::tiles_sse2::<4, 4, 4>(block),
@@ -144,15 +169,41 @@ impl Machine for OnAvx512 {
     }
 
     #[inline(always)]
+    fn squares<const W: usize>(strip: &mut Strip<'_>) -> bool {
+        // SAFETY: safe except that these need AVX-512 with F and BW, which this machine has: only the token's `run`
+        // names this type.
+        unsafe {
+            match W {
+                1 => moves::diagonals_avx512::<1, 64, 16>(strip),
+                2 => moves::diagonals_avx512::<2, 32, 8>(strip),
+                4 => moves::diagonals_avx512::<4, 16, 4>(strip),
+                8 => moves::diagonals_avx512::<8, 8, 2>(strip),
+                _ => false,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn squares_in_place<const W: usize>(matrix: &mut [u8], row: usize) -> bool {
+        // SAFETY: safe except that these need AVX-512 with F and BW, which this machine has: only the token's `run`
+        // names this type.
+        unsafe {
+            match W {
+                1 => moves::in_place_avx512::<1, 64, 16>(matrix, row),
+                2 => moves::in_place_avx512::<2, 32, 8>(matrix, row),
+                4 => moves::in_place_avx512::<4, 16, 4>(matrix, row),
+                8 => moves::in_place_avx512::<8, 8, 2>(matrix, row),
+                _ => false,
+            }
+        }
+    }
+
+    #[inline(always)]
     fn tiles<const W: usize>(block: &mut Block<'_>) -> bool {
         // SAFETY: safe except that these need AVX-512 with F and BW, which this machine has: only the token's `run`
         // names this type.
         let wide = unsafe {
-            let squares = block.fetch == Fetch::Squares;
             match W {
-                2 if squares && moves::diagonals_avx512::<2, 32, 8>(block) => true,
-                4 if squares && moves::diagonals_avx512::<4, 16, 4>(block) => true,
-                8 if squares && moves::diagonals_avx512::<8, 8, 2>(block) => true,
                 1 => moves::tiles_avx512::<1, 64, 16>(block),
                 2 => moves::tiles_avx512::<2, 32, 8>(block),
                 4 => moves::tiles_avx512::<4, 16, 16>(block),
@@ -177,7 +228,7 @@ mod tests {
     use super::super::Isa;
     use super::super::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
     use super::super::element::Fill;
-    use super::super::machine::{Block, Fetch, Kernel, Machine, Store};
+    use super::super::machine::{Kernel, Machine, Store, Strip};
     use super::super::permute::Permute;
     use super::moves::watch;
     use crate::plan::Permutation;
@@ -200,36 +251,36 @@ mod tests {
         }
     }
 
-    /// A block of entries of `W` bytes whose rows are read 1 KiB or more apart, as the machine's own kernel moves it.
-    struct Turned<'a, const W: usize>(Block<'a>);
+    /// A strip of entries of `W` bytes, as the machine's own kernel moves it.
+    struct Turned<'a, const W: usize>(Strip<'a>);
 
     impl<const W: usize> Kernel for Turned<'_, W> {
         type Out = bool;
 
         #[inline(always)]
         fn run<M: Machine>(mut self) -> bool {
-            M::tiles::<W>(&mut self.0)
+            M::squares::<W>(&mut self.0)
         }
     }
 
-    fn check_squares<const W: usize>(isa: Isa, xs: usize, ys: usize, store: Store) {
-        let (row, line) = ((xs * W).next_multiple_of(1 << 10), (ys * W).next_multiple_of(64) + 64);
-        let src: Vec<u8> = (0..row * ys).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
-        let mut room = vec![0xA5; line * xs + 64];
+    fn check_squares<const W: usize>(isa: Isa, columns: usize, rows: usize, store: Store) {
+        let (step, line) = ((columns * W).next_multiple_of(1 << 10), (rows * W).next_multiple_of(64) + 64);
+        let src: Vec<u8> = (0..step * rows).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
+        let mut room = vec![0xA5; line * columns + 64];
         let aligned = room.as_ptr().align_offset(64);
-        let from: Vec<usize> = (0..ys).map(|y| y * row).collect();
-        // The lines of the destination change places in pairs.
-        let to: Vec<usize> = (0..xs).map(|x| if x ^ 1 < xs { (x ^ 1) * line } else { x * line }).collect();
+        // The lines of the destination change places in pairs, and behind them more are named than there is room for.
+        let place = |x: usize| if x ^ 1 < columns { (x ^ 1) * line } else { x * line };
+        let to: Vec<usize> = (0..2 * columns).map(place).collect();
         let mut want = room[aligned..].to_vec();
-        for (y, from) in from.iter().enumerate() {
-            for (x, to) in to.iter().enumerate() {
-                want[to + y * W..][..W].copy_from_slice(&src[from + x * W..][..W]);
+        for y in 0..rows {
+            for (x, to) in to[..columns].iter().enumerate() {
+                want[to + y * W..][..W].copy_from_slice(&src[y * step + x * W..][..W]);
             }
         }
-        let (from, to, dst) = (from.as_slice(), to.as_slice(), &mut room[aligned..]);
-        let turned = isa.run(Turned::<W>(Block { src: &src, dst, from, to, store, fetch: Fetch::Squares }));
+        let (src, to, dst) = (src.as_slice(), to.as_slice(), &mut room[aligned..]);
+        let turned = isa.run(Turned::<W>(Strip { src, dst, rows, step, columns, to, store }));
         assert_eq!(turned, isa != Isa::Portable);
-        assert!(!turned || room[aligned..] == want, "{xs} × {ys} of {W} bytes, {store:?}, {isa:?}");
+        assert!(!turned || room[aligned..] == want, "{columns} × {rows} of {W} bytes, {store:?}, {isa:?}");
     }
 
     /// Of whole squares, which are four lines, and of a part more or less, an entry more or less, and both.
@@ -250,6 +301,47 @@ mod tests {
                 each::<2>(isa, store);
                 each::<4>(isa, store);
                 each::<8>(isa, store);
+            }
+        }
+    }
+
+    /// A matrix of entries of `W` bytes, as the machine's own kernel transposes it.
+    struct Mirrored<'a, const W: usize>(&'a mut [u8], usize);
+
+    impl<const W: usize> Kernel for Mirrored<'_, W> {
+        type Out = bool;
+
+        #[inline(always)]
+        fn run<M: Machine>(self) -> bool {
+            M::squares_in_place::<W>(self.0, self.1)
+        }
+    }
+
+    fn check_in_place<const W: usize>(isa: Isa, row: usize) {
+        let side = row / W;
+        let src: Vec<u8> = (0..row * side).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
+        let mut want = src.clone();
+        for y in 0..side {
+            for x in 0..side {
+                want[x * row + y * W..][..W].copy_from_slice(&src[y * row + x * W..][..W]);
+            }
+        }
+        let mut matrix = src.clone();
+        let turned = isa.run(Mirrored::<W>(&mut matrix, row));
+        assert_eq!(turned, isa != Isa::Portable && row.is_multiple_of(256), "rows of {row} bytes, {isa:?}");
+        let want = if turned { want } else { src };
+        assert!(matrix == want, "rows of {row} bytes, {W} each, {isa:?}");
+    }
+
+    /// Of one square, of more, and of rows that are no whole squares, which stay as they are.
+    #[test]
+    fn matrices_of_whole_squares_in_place() {
+        for isa in Isa::available() {
+            for row in [256, 512, 768, 1280, 64, 320] {
+                check_in_place::<1>(isa, row);
+                check_in_place::<2>(isa, row);
+                check_in_place::<4>(isa, row);
+                check_in_place::<8>(isa, row);
             }
         }
     }
