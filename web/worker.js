@@ -5,7 +5,8 @@
 // The policy lets the page begin workers, for the service worker's sake; this one begins none.
 self.Worker = self.SharedWorker = undefined;
 
-const NEAR = 65536; // a short read takes as many bytes, which serve the next ones
+const NEAR = 65536; // a read takes as many bytes, which serve the next ones: the browser takes a millisecond for any
+const AHEAD = 16 << 20; // and at most as many where one read follows another
 const MOST_IN_MEMORY = 256 << 20;
 const SPARE = 3;
 
@@ -22,6 +23,8 @@ class Chosen {
   constructor(file) {
     this.file = file;
     this.near = { at: 0, bytes: new Uint8Array(0) };
+    this.next = 0;
+    this.window = NEAR;
   }
   len() {
     return this.file.size;
@@ -32,12 +35,13 @@ class Chosen {
     return bytes;
   }
   read(at, into) {
-    if (into.length >= NEAR) return into.set(this.slice(at, into.length));
-    const { near } = this;
-    if (at < near.at || at + into.length > near.at + near.bytes.length) {
-      this.near = { at, bytes: this.slice(at, NEAR) };
+    const end = at + into.length;
+    if (at < this.near.at || end > this.near.at + this.near.bytes.length) {
+      this.window = at === this.next ? Math.min(2 * this.window, AHEAD) : NEAR;
+      this.near = { at, bytes: this.slice(at, Math.max(into.length, this.window)) };
     }
-    into.set(this.near.bytes.subarray(at - this.near.at, at - this.near.at + into.length));
+    into.set(this.near.bytes.subarray(at - this.near.at, end - this.near.at));
+    this.next = end;
   }
 }
 

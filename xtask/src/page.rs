@@ -3,16 +3,20 @@
 //! connection. Twice the same bytes. Where rustup has no std for WebAssembly, the one of `targets` is built.
 
 use std::fs;
-use std::io::Write;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest, Sha256};
+use zopfli::{Format, Options};
 
 use crate::serve::Server;
 use crate::{shell, targets};
 
 const TARGET: &str = "wasm32-unknown-unknown";
+
+/// The kernels use vectors of 128 bits, which browsers have since 2021 (Safari since 2023).
+const VECTORS: &str = "-Ctarget-feature=+simd128";
 
 /// The most bytes of the module, packed.
 const MOST: usize = 1_500_000;
@@ -42,8 +46,9 @@ pub(crate) fn build() -> Result<PathBuf> {
     targets::for_wasm(&mut cargo)?;
     let folders = folders(&target)?;
     let flags = folders.iter().zip(0..).map(|(folder, i)| format!("--remap-path-prefix={}=/{i}", folder.display()));
+    let flags = flags.chain([VECTORS.to_owned()]).collect::<Vec<_>>();
     // One flag holds no space, whatever the folder is called.
-    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.collect::<Vec<_>>().join("\u{1f}"));
+    cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     shell::run(&mut cargo)?;
     let mut bindgen = shell::cargo("run -q --locked --manifest-path web/Cargo.toml -p blob-web-bindgen --");
     let module = work.join(TARGET).join("release/blob_web.wasm");
@@ -137,10 +142,11 @@ fn source(text: &str) -> String {
     format!("'sha256-{}'", base64(&Sha256::digest(text)))
 }
 
+/// Zopfli packs 4 % closer than zlib's best level does; more than one iteration gains nothing to speak of.
 fn packed(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    gzip.write_all(bytes)?;
-    Ok(gzip.finish()?)
+    let (mut packed, once) = (Vec::new(), Options { iteration_count: NonZeroU64::MIN, ..Options::default() });
+    zopfli::compress(once, Format::Gzip, bytes, &mut packed)?;
+    Ok(packed)
 }
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

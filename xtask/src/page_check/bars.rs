@@ -91,6 +91,9 @@ pub(super) fn bars(check: &Check<'_>, folder: &Path, file: &Path) -> Result<()> 
         Bar::at_most("memory of the module, after that", memory, 96.0, "MiB"),
         Bar::at_most("memory of the module, 6 GB", long_memory, 96.0, "MiB"),
     ];
+    println!(
+        "page-check: statistics {stats:.0} ms (the tool {tool_stats:.0}), conversion {converted:.0} ms ({tool_converts:.0})"
+    );
     bars.iter().for_each(|bar| println!("page-check: {}", bar.line()));
     ensure!(bars.iter().all(Bar::is_met), "a bar is missed");
     Ok(())
