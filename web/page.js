@@ -591,12 +591,20 @@ const convert = (file) => {
     labelled("format", format), labelled("name", name), labelled("names", names), labelled("dtype", dtype), labelled("layout", layout), labelled("only", only),
     labelled("net", el("span", {}, net, " ", el("span", { id: "netName", className: "dim" }, file.net ? visible(file.net.name) : ""))), labelled("into", into), labelled("inputs", inputs),
     ...Object.entries(boxes).map(([id, input]) => el("label", { className: "box" }, input, el("span", {}, form[id]))));
+  // The settings stay with the file while other panels are shown; the selection is the filter of the tensors.
+  const kept = [format, names, dtype, layout, inputs, ...Object.values(boxes), name];
+  const value = (input) => (input.type === "checkbox" ? "checked" : "value");
+  const restore = (input) => Object.assign(input, { [value(input)]: file.form?.[input.id] ?? input[value(input)] });
+  kept.forEach(restore);
   rename();
+  restore(name);
   format.oninput = rename;
   into.oninput = () => { file.into = Number(into.value) || null; rename(); };
   fields.addEventListener("input", async (event) => {
     if (event.target === net) await describe(file, net.files[0]);
     $("netName").textContent = file.net ? visible(file.net.name) : "";
+    file.form = Object.fromEntries(kept.map((input) => [input.id, input[value(input)]]));
+    file.patterns = only.value;
     write();
     plan();
   });

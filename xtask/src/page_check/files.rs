@@ -1,5 +1,6 @@
 //! The files of the check: the golden ones, the ones that are named, and real ones below `BLOB_REAL_DATA`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -13,7 +14,8 @@ pub(super) fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
         _ => 1,
     };
     if every == 1 && !named.is_empty() {
-        return Ok(named.iter().map(PathBuf::from).collect());
+        // The driver takes absolute paths alone.
+        return named.iter().map(|name| fs::canonicalize(name).with_context(|| (*name).to_owned())).collect();
     }
     let root = shell::root();
     let is_tensors = |name: &String| {
@@ -34,7 +36,7 @@ pub(super) fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
 
 /// Adds the files in a folder and in the folders below.
 fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in std::fs::read_dir(folder)? {
+    for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
             files_below(&path, files)?;

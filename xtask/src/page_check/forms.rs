@@ -120,6 +120,7 @@ fn run(check: &Check<'_>, folder: &Path, fields: &[(&str, &str)], outputs: &[&st
         let before = check.browser.script(set, &json!([id, value]))?;
         check.browser.until(&format!("Number(document.body.dataset.planned) > {before}"))?;
     }
+    returned_to(check)?;
     let said = check.browser.script("return $('alerts').textContent;", &json!([]))?;
     ensure!(said == "", "the plan says {said}");
     let seen = check.browser.script("return $('said').querySelectorAll('li, p').length;", &json!([]))?;
@@ -143,6 +144,17 @@ fn run(check: &Check<'_>, folder: &Path, fields: &[(&str, &str)], outputs: &[&st
     let wanted =
         outputs.iter().map(|name| Ok(json!([name, sha256(&folder.join(name))?]))).collect::<Result<Vec<_>>>()?;
     ensure!(digests == Value::Array(wanted.clone()), "`{command}` makes {wanted:?}, the page {digests}");
+    Ok(())
+}
+
+/// Shows another panel and the form again, which has the settings that it had.
+fn returned_to(check: &Check<'_>) -> Result<()> {
+    let back = "const before = [$('command').value, Number(document.body.dataset.planned)]; \
+                show('tensors'); show('convert'); return before;";
+    let before = check.browser.script(back, &json!([]))?;
+    check.browser.until(&format!("Number(document.body.dataset.planned) > {}", before[1]))?;
+    let command = check.browser.script("return $('command').value;", &json!([]))?;
+    ensure!(command == before[0], "the form forgets: {} became {command}", before[0]);
     Ok(())
 }
 
