@@ -65,46 +65,80 @@ impl Drop for Owned {
     }
 }
 
-/// Whether the bytes are an ELF file of 64 bits of which all headers and sections are there.
+/// Whether the bytes are an ELF file of 64 bits of which all headers, segments and sections are there.
 fn is_whole(bytes: &[u8]) -> bool {
     const HEADER: usize = 64;
+    const SEGMENT: Row = Row { len: 56, offset: 8, size: 32 };
+    const SECTION: Row = Row { len: 64, offset: 24, size: 32 };
     const NO_BYTES: u64 = 8;
-    let number = |at: usize, len: usize| {
-        let mut number = [0; 8];
-        number[..len].copy_from_slice(bytes.get(at..at + len)?);
-        Some(u64::from_le_bytes(number))
-    };
-    let is_within = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes.len() as u64);
-    let table = |at: usize, size: usize, count: usize| {
-        let (at, size, count) = (number(at, 8)?, number(size, 2)?, number(count, 2)?);
-        is_within(at, size * count).then_some((at as usize, size as usize, count as usize))
-    };
     if bytes.len() < HEADER || !bytes.starts_with(b"\x7fELF\x02\x01") {
         return false;
     }
-    let (Some(_), Some((start, size, count))) = (table(32, 54, 56), table(40, 58, 60)) else { return false };
-    (count == 0 || size >= HEADER)
-        && (0..count).all(|index| {
-            let at = start + index * size;
-            let [kind, offset, len] = [number(at + 4, 4), number(at + 24, 8), number(at + 32, 8)];
-            kind == Some(NO_BYTES) || offset.zip(len).is_some_and(|(offset, len)| is_within(offset, len))
-        })
+    // More sections than 16 bits can say are counted by the size of the first one, which has no bytes.
+    let sections = match (number(bytes, 40, 8), number(bytes, 60, 2)) {
+        (Some(at), Some(0)) if at != 0 => number(bytes, (at as usize).saturating_add(SECTION.size), 8),
+        (_, count) => count,
+    };
+    let has_bytes = |at: usize| number(bytes, at + 4, 4) != Some(NO_BYTES) && number(bytes, at + 4, 4) != Some(0);
+    SEGMENT.all_within(bytes, (32, 54), number(bytes, 56, 2), |_| true)
+        && SECTION.all_within(bytes, (40, 58), sections, has_bytes)
+}
+
+/// A little-endian number of at most 8 bytes.
+fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
+    let mut number = [0; 8];
+    number[..len].copy_from_slice(bytes.get(at..at.checked_add(len)?)?);
+    Some(u64::from_le_bytes(number))
+}
+
+/// A row of a table: how long, and where its part's offset and size stand.
+struct Row {
+    len: usize,
+    offset: usize,
+    size: usize,
+}
+
+impl Row {
+    /// Whether a table, whose offset and length of a row stand at these places, lies within the file, and so do the
+    /// parts that its rows tell of and that have bytes, by the row's place.
+    fn all_within(
+        &self,
+        bytes: &[u8],
+        (at, size): (usize, usize),
+        count: Option<u64>,
+        has_bytes: impl Fn(usize) -> bool,
+    ) -> bool {
+        let is_within = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes.len() as u64);
+        let (Some(at), Some(size), Some(count)) = (number(bytes, at, 8), number(bytes, size, 2), count) else {
+            return false;
+        };
+        let is_there = size.checked_mul(count).is_some_and(|len| is_within(at, len));
+        is_there
+            && (count == 0 || size >= self.len as u64)
+            && (0..count).map(|index| (at + index * size) as usize).all(|row| {
+                let part = number(bytes, row + self.offset, 8).zip(number(bytes, row + self.size, 8));
+                !has_bytes(row) || part.is_some_and(|(offset, len)| is_within(offset, len))
+            })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A header, one section of 16 bytes, and the table of sections.
+    const SEGMENTS: usize = 80;
+    const SECTIONS: usize = SEGMENTS + 56;
+
+    /// A header, one section of 16 bytes, a segment of the same, and the tables of segments and of sections.
     fn elf() -> Vec<u8> {
-        let mut bytes = vec![0; 64 + 16 + 2 * 64];
+        let mut bytes = vec![0; SECTIONS + 2 * 64];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        bytes[40..48].copy_from_slice(&80_u64.to_le_bytes());
-        bytes[58..60].copy_from_slice(&64_u16.to_le_bytes());
-        bytes[60..62].copy_from_slice(&2_u16.to_le_bytes());
-        let section = 80 + 64;
-        bytes[section + 24..][..8].copy_from_slice(&64_u64.to_le_bytes());
-        bytes[section + 32..][..8].copy_from_slice(&16_u64.to_le_bytes());
+        for (at, number) in [(32, SEGMENTS), (40, SECTIONS), (54, 56), (56, 1), (58, 64), (60, 2)] {
+            bytes[at] = number as u8;
+        }
+        for (part, [kind, offset, size]) in [(SEGMENTS, [0, 8, 32]), (SECTIONS + 64, [4, 24, 32])] {
+            (bytes[part + kind], bytes[part + offset], bytes[part + size]) = (1, 64, 16);
+        }
         bytes
     }
 
@@ -113,14 +147,22 @@ mod tests {
         let whole = elf();
         assert!(is_whole(&whole));
         assert!((0..whole.len()).all(|len| !is_whole(&whole[..len])));
-        for (at, byte) in [(0, 0), (4, 1), (5, 2), (47, 1), (61, 1), (80 + 64 + 24 + 7, 0xff), (80 + 64 + 33, 1)] {
+        let part = SECTIONS + 64;
+        let far = [(SEGMENTS + 15, 0xff), (SEGMENTS + 33, 1), (part + 24 + 7, 0xff), (part + 33, 1)];
+        for (at, byte) in [(0, 0), (4, 1), (5, 2), (47, 1), (61, 1), (39, 1), (57, 1)].into_iter().chain(far) {
             let mut changed = whole.clone();
             changed[at] = byte;
             assert!(!is_whole(&changed), "byte {at}");
         }
         // A section without bytes may say any length.
-        let mut empty = whole;
-        (empty[80 + 64 + 4], empty[80 + 64 + 33]) = (8, 1);
+        let mut empty = whole.clone();
+        (empty[part + 4], empty[part + 33]) = (8, 1);
         assert!(is_whole(&empty));
+        // The first section counts them where the header does not.
+        let mut counted = whole;
+        (counted[60], counted[SECTIONS + 32]) = (0, 2);
+        assert!(is_whole(&counted));
+        counted[SECTIONS + 32] = 3;
+        assert!(!is_whole(&counted));
     }
 }
