@@ -70,7 +70,6 @@ fn is_whole(bytes: &[u8]) -> bool {
     const HEADER: usize = 64;
     const SEGMENT: Row = Row { len: 56, offset: 8, size: 32 };
     const SECTION: Row = Row { len: 64, offset: 24, size: 32 };
-    const NO_BYTES: u64 = 8;
     if bytes.len() < HEADER || !bytes.starts_with(b"\x7fELF\x02\x01") {
         return false;
     }
@@ -79,9 +78,13 @@ fn is_whole(bytes: &[u8]) -> bool {
         (Some(at), Some(0)) if at != 0 => number(bytes, (at as usize).saturating_add(SECTION.size), 8),
         (_, count) => count,
     };
-    let has_bytes = |at: usize| number(bytes, at + 4, 4) != Some(NO_BYTES) && number(bytes, at + 4, 4) != Some(0);
     SEGMENT.all_within(bytes, (32, 54), number(bytes, 56, 2), |_| true)
-        && SECTION.all_within(bytes, (40, 58), sections, has_bytes)
+        && SECTION.all_within(bytes, (40, 58), sections, |row| has_bytes(number(bytes, row + 4, 4)))
+}
+
+/// Whether a section of this kind has bytes in the file: not one that is unused, nor one of zeros.
+fn has_bytes(kind: Option<u64>) -> bool {
+    !matches!(kind, Some(0 | 8))
 }
 
 /// A little-endian number of at most 8 bytes.
