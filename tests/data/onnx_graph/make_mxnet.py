@@ -342,6 +342,11 @@ several = np.concatenate([rows(9, 3), rows(9, 3), rows(9, 3)])
 case("box-nms-images", nms(topk=7), several)
 case("box-nms-images-split", nms(), several[:2].reshape(1, 2, 9, 6))
 case("box-nms-bare", nms(), several[0])
+# Divisors without an end, and rests and divisors whose product no float holds.
+ends = np.float32([[np.inf], [-np.inf], [3e38], [-3e38]])
+case("broadcast-mod-ends", S.clip(S.broadcast_mod(x(), x("other")), -9, 9), {"data": np.float32([[1, -1, 0, 2.5, -7]]), "other": ends})
+tiny = {"data": np.float32([[1e-30, -1e-30, 7e-30, 0]]), "other": np.float32([[3e-30], [-3e-30], [1e-30]])}
+case("broadcast-mod-tiny", S.broadcast_mod(x(), x("other")) * 1e30, tiny)
 
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

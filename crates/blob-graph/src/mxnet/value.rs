@@ -218,11 +218,15 @@ pub(super) fn binary(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 fn rest(site: &mut Site<'_>, a: &Operand, b: &Operand, shape: &[u64]) -> Result<Operand, Refusal> {
     let zero = site.scalar(0.0)?;
     let of_dividend = site.op("Mod", &[a, b], vec![("fmod", Attribute::Int(1))], shape.to_vec())?;
-    let product = site.op("Mul", &[&of_dividend, b], vec![], shape.to_vec())?;
-    let is_unlike = compared(site, "Less", &product, &zero)?;
-    let step = site.op("Mul", &[&is_unlike, b], vec![], shape.to_vec())?;
+    let truth = |shape: &[u64]| vec![(DType::Bool, shape.to_vec())];
+    // No product of the two: the product of small ones is 0, and 0 times an infinite divisor is no number.
+    let is_negative = site.ops("Less", &[b, &zero], vec![], truth(&b.shape))?;
+    let opposite = unary(site, "Neg", &of_dividend, vec![])?;
+    let along = site.op("Where", &[&is_negative[0], &opposite, &of_dividend], vec![], shape.to_vec())?;
+    let is_unlike = site.ops("Less", &[&along, &zero], vec![], truth(shape))?;
+    let step = site.op("Where", &[&is_unlike[0], b, &zero], vec![], shape.to_vec())?;
     let moved = site.op("Add", &[&of_dividend, &step], vec![], shape.to_vec())?;
-    let is_zero = site.ops("Equal", &[b, &zero], vec![], vec![(DType::Bool, b.shape.clone())])?;
+    let is_zero = site.ops("Equal", &[b, &zero], vec![], truth(&b.shape))?;
     site.op("Where", &[&is_zero[0], &zero, &moved], vec![], shape.to_vec())
 }
 
