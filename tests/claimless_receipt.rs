@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::edited_receipt::remarks;
 use crate::support::conversion::to_file;
-use crate::support::receipt::{receipt, with_receipt};
+use crate::support::receipt::{receipt, with_receipt, with_receipt_text};
 use crate::support::{Folder, blob, data, open};
 
 /// An edit of a receipt, and words of the answer.
@@ -116,6 +116,49 @@ fn a_receipt_that_claims_nothing_is_not_believed() {
         None,
     );
     assert_eq!(other, ["the receipt lacks fields, and so nothing of these was checked: left_out"]);
+}
+
+/// A list that is `null` had no room by the receipt made again: neither blanks nor long names take the room away.
+#[test]
+fn a_list_that_had_room_is_missed_however_the_receipt_is_spelled() {
+    let folder = Folder::new();
+    let source = Checkpoint::open(data("caffe/net/f32_v2_diff.caffemodel")).expect("opens");
+    let out = folder.file("x.safetensors");
+    let options = Options::new(Format::Safetensors).transform(crate::transform::float(blob_core::DType::F16));
+    to_file(&source, &options, &out).expect("converts");
+    let bytes = std::fs::read(&out).expect("readable");
+    let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
+    // The longest text that the readers take, less the receipt.
+    let blanks = " ".repeat((4 << 20) - 8192 - honest.to_string().len());
+    type Padding = fn(&Value, &str) -> String;
+    let paddings: [Padding; 4] = [
+        |receipt, blanks| receipt.to_string().replacen('{', &format!("{{{blanks}"), 1),
+        |receipt, blanks| padded(receipt, &["recipe"], blanks),
+        |receipt, blanks| padded(receipt, &["source", "name"], blanks),
+        |receipt, blanks| padded(receipt, &["frame_left_out"], blanks),
+    ];
+    let lists = ["/changes", "/left_out", "/sparse", "/warnings", "/history", "/source/metadata"];
+    for (number, list) in lists.iter().enumerate() {
+        let mut lie = honest.clone();
+        *lie.pointer_mut(list).expect("a field") = json!(null);
+        // A text of 4 MiB takes a while, so that each list is seen beside one of the paddings.
+        for text in [lie.to_string(), paddings[number % paddings.len()](&lie, &blanks)] {
+            let file = open("x.safetensors", &with_receipt_text(&bytes, text, "", None)).expect("opens");
+            let (all, field) = (remarks(&file, Some(&source)), list[1..].replace('/', "."));
+            let wanted = format!("says that {field} is null, and by the conversion made again");
+            assert!(all.iter().any(|said| said.contains(&wanted)), "{number} {field}: {all:?}");
+            let alone = remarks(&file, None).join("; ");
+            assert!(alone.contains("had no room for lists") && alone.contains(&field), "{number} {field}: {alone}");
+        }
+    }
+}
+
+/// A receipt with a field of this length.
+fn padded(receipt: &Value, path: &[&str], blanks: &str) -> String {
+    let mut receipt = receipt.clone();
+    let field = path.iter().fold(&mut receipt, |value, key| &mut value[*key]);
+    *field = json!(blanks);
+    receipt.to_string()
 }
 
 #[test]

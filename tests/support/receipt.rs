@@ -17,10 +17,15 @@ pub(crate) fn receipt(file: &Checkpoint) -> Value {
 /// The safetensors file with this receipt instead of its own. The tensor `without` is left out, and the first tensor is
 /// added once more under the name `extra`.
 pub(crate) fn with_receipt(bytes: &[u8], receipt: &Value, without: &str, extra: Option<&str>) -> Vec<u8> {
+    with_receipt_text(bytes, receipt.to_string(), without, extra)
+}
+
+/// As [`with_receipt`], with a text that may be spelled otherwise.
+pub(crate) fn with_receipt_text(bytes: &[u8], receipt: String, without: &str, extra: Option<&str>) -> Vec<u8> {
     let (file, folder) = (open("x.safetensors", bytes).expect("opens"), tempfile::tempdir().expect("a folder"));
     let kept = file.entries().iter().filter(|entry| entry.name() != without);
     let tensors: Vec<_> = kept.map(|entry| (entry.name(), file.tensor(entry).expect("a tensor"))).collect();
-    let writer = Writer::new(Format::Safetensors).metadata(RECEIPT_KEY, receipt.to_string());
+    let writer = Writer::new(Format::Safetensors).metadata(RECEIPT_KEY, receipt);
     let all = tensors.iter().map(|(name, tensor)| (*name, tensor)).chain(extra.map(|name| (name, &tensors[0].1)));
     let writer = all.fold(writer, |writer, (name, tensor)| writer.tensor(name, tensor));
     let path = folder.path().join("x");

@@ -25,6 +25,7 @@ use crate::receipt::{SCHEMA, had_room};
 use crate::step::Step;
 use crate::transform::{Registry, Selection};
 use crate::written::truncated;
+use remade::len_of;
 pub(in crate::verify) use remade::remade;
 use said::{Claims, Part, Source};
 pub(crate) use source::{Relation, against_source};
@@ -97,9 +98,8 @@ fn of_gaps(claims: &Claims, keys: &Keys, report: &mut dyn FnMut(Remark)) {
 /// Reports the lists that are `null`: a finding where there was room, by all that is known without the source.
 fn of_room(claims: &Claims, (checkpoint, text): (&Checkpoint, &str), report: &mut dyn FnMut(Remark)) {
     if claims.contents.is_none() && claims.contents_blake3.is_some() {
-        let is_merged = claims.source.is_none();
-        // A merged file's list gives way to the list of its sources, which is a part of this text.
-        let has_room = had_room(checkpoint, if is_merged { text.len() } else { 0 });
+        // A merged file's list gives way to the list of its sources.
+        let has_room = had_room(checkpoint, len_of(text, "sources"));
         let is_known = claims.sources_left_out.is_none() && claims.is_of_this_version();
         report(if is_known && has_room {
             wrong("lists no tensors, though there was room for all of them")

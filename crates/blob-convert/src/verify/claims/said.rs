@@ -261,8 +261,13 @@ impl Claims {
             ("left_out", self.left_out.had_no_room()),
             ("warnings", self.warnings.had_no_room()),
             ("history", self.history.had_no_room()),
+            ("source.metadata", self.is_of_this_version() && self.has_null_metadata()),
         ];
         lists.into_iter().filter_map(|(key, is_null)| is_null.then_some(key)).collect()
+    }
+
+    fn has_null_metadata(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.metadata.is_null())
     }
 
     /// The fields that every receipt of this version has, and this one lacks, or has as `null`.
