@@ -293,6 +293,60 @@ fn a_job_is_done_by_its_source_its_recipe_and_the_files_that_it_reads() {
     assert_eq!(state(&named).0, "done");
 }
 
+/// A job is another one where the symbol beside the source is, whatever the steps, and where the list of a source's files
+/// is, by which the tensors have their names.
+#[test]
+fn a_job_is_another_one_with_another_symbol_or_list() {
+    let folder = Folder::new();
+    let copy = |from: &str, name: &str| fs::copy(data(from), folder.path().join(name)).map(drop).expect("copied");
+    copy("mxnet/forward/block-0000.params", "net-0000.params");
+    let symbol = fs::read_to_string(data("mxnet/forward/block-symbol.json")).expect("a golden");
+    let net = golden("caffe/forward/resnet.caffemodel");
+    blob(&["convert", &net, "-o", &folder.file("parts/"), "-q"]).ok();
+    blob(&["convert", &net, "--shard-size", "400", "-o", &folder.file("s.safetensors"), "-q"]).ok();
+    let onnx = json!({"inputs": {"data": [1, 3, 4, 4]}});
+    for (source, output, list, (was, is)) in [
+        ("net-0000.params", "x.onnx", "net-symbol.json", ("\"relu\"", "\"tanh\"")),
+        ("net-0000.params", "x.npz", "net-symbol.json", ("\"fix_gamma\": \"False\"", "\"fix_gamma\": \"True\"")),
+        ("parts", "folder.npz", "parts/blob.receipt.json", ("\"name\":\"conv1/0\"", "\"name\":\"other/0\"")),
+        ("s.safetensors.index.json", "s.npz", "s.safetensors.index.json", ("resnet.caffemodel", "resner.caffemodel")),
+    ] {
+        folder.with("net-symbol.json", &symbol);
+        let mut job = job(&folder.file(source), &folder.file(output));
+        job["target"]["if_exists"] = json!("replace");
+        if output == "x.onnx" {
+            job["target"]["onnx"] = onnx.clone();
+        }
+        let file = jobs(&folder, &[job]);
+        let run = || {
+            let states = states(&blob(&["batch", &file, "--json"]).ok());
+            (states[0].clone(), fs::read(folder.file(output)).expect("an output"))
+        };
+        let (written, before) = run();
+        assert_eq!((written, run()), ("written".to_owned(), ("done".to_owned(), before.clone())), "{output}");
+        let text = fs::read_to_string(folder.file(list)).expect("a list");
+        folder.with(list, text.replace(was, is));
+        let (again, after) = run();
+        assert!(again == "redone" && after != before, "{output}: {again}");
+        assert_eq!(run(), ("done".to_owned(), after), "{output}");
+    }
+}
+
+/// The bytes of this file are a BlobProto, and a net without layers, too.
+#[test]
+fn a_job_is_another_one_as_another_format() {
+    let folder = Folder::new();
+    let mut job = job(&golden("caffe/blobproto/f32_scalar0axes.binaryproto"), &folder.file("x.npz"));
+    job["target"]["if_exists"] = json!("replace");
+    let file = jobs(&folder, &[job]);
+    let run = |more: &[&str]| states(&blob(&[&["batch", &file, "--json"], more].concat()).ok()).remove(0);
+    let as_net = ["--from", "caffemodel"];
+    assert_eq!((run(&as_net), run(&as_net)), ("written".to_owned(), "done".to_owned()));
+    assert_eq!((run(&[]), run(&[])), ("redone".to_owned(), "done".to_owned()));
+    assert_eq!(Checkpoint::open(folder.file("x.npz")).expect("opens").entries().len(), 2);
+    assert_eq!(run(&as_net), "redone");
+}
+
 /// A job that an earlier run did, and whose output is another since, says so and why.
 #[test]
 fn a_job_that_is_done_again_says_why() {
@@ -326,6 +380,45 @@ fn a_job_that_is_done_again_says_why() {
         assert!(line["state"] == "redone" && line["why"].as_str().is_some_and(|said| said.contains(why)), "{line}");
         run(&[]).stderr_has("1 done before");
     }
+}
+
+/// The log has the digest of all files of an output: a change of any of them is seen, and only a change.
+#[test]
+fn a_log_is_believed_of_shards_without_a_receipt() {
+    let folder = Folder::new();
+    let mut shards = job(&golden("caffe/forward/resnet.caffemodel"), &folder.file("s.safetensors"));
+    shards["target"]["shard_size"] = json!(400);
+    shards["target"]["receipt"] = json!(false);
+    shards["target"]["if_exists"] = json!("replace");
+    let (file, log) = (jobs(&folder, &[shards]), folder.file("log"));
+    let run = || blob(&["batch", &file, "--log", &log]).ok();
+    run().stderr_has("1 written");
+    run().stderr_has("1 done before");
+    let written = tree(folder.path());
+    let files: Vec<&PathBuf> = written.keys().filter(|path| path.to_string_lossy().contains("s.saf")).collect();
+    let shards: Vec<&PathBuf> = written.keys().filter(|path| path.to_string_lossy().contains("-of-0000")).collect();
+    assert!(files.len() == 1 && shards.len() > 2, "{files:?} {shards:?}");
+    for name in shards.iter().chain(&files) {
+        let path = folder.path().join(name);
+        let whole = fs::read(&path).expect("there");
+        let mut other = whole.clone();
+        // A value of a shard, and a blank of the index.
+        let place = if name.extension().is_some_and(|extension| extension == "json") { 1 } else { other.len() - 1 };
+        other[place] = if place == 1 { b'\t' } else { !other[place] };
+        fs::write(&path, other).expect("written");
+        run().stderr_has("redone: has other bytes than the log says");
+        assert_eq!(fs::read(&path).expect("there"), whole, "{name:?}");
+        fs::remove_file(&path).expect("removed");
+        let why = if place == 1 { "redone: is gone, and the log tells of it" } else { "redone: does not open: " };
+        run().stderr_has(why);
+        run().stderr_has("1 done before");
+    }
+    let lines = fs::read_to_string(&log).expect("a log");
+    let (key, rest) = lines.split_once("\"blake3_out\":\"").expect("a digest");
+    fs::write(&log, format!("{key}\"former\":\"{}", rest.lines().next().expect("a line").to_owned() + "\n"))
+        .expect("written");
+    run().stderr_has("redone: has no digest in the log");
+    run().stderr_has("1 done before");
 }
 
 /// Without leave to replace, other bytes are an error of the run: nothing is promised of them before.

@@ -59,7 +59,7 @@ pub(crate) fn run(args: &args::Batch, context: &Context) -> Result<Status, Failu
     }
     let progress = Progress::begin(&context.terminal, total(&batch));
     let work = Work {
-        marks: Marks::new(context.global.salvage.is_some()),
+        marks: Marks::new(context.global.salvage.is_some()).from(context.global.from),
         trust: if args.trust == Trusted::Mtime { Trust::Times } else { Trust::Content },
         batch,
         log,

@@ -1,14 +1,15 @@
 //! The mark of a job: a digest of a recipe, independent of the names and the places of files.
 //!
-//! Covers the steps, the form of the output, and the content of each file that is read besides the source: the net,
-//! names, the model that tensors go into, and MXNet's symbol beside the source.
+//! Covers the steps, the form of the output, and the content of each file that is read besides the source's tensors: the
+//! net, names, the model that tensors go into, MXNet's symbol beside the source, and the list of the source's files.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use blob_io::layout::FOLDER_LIST;
 use blob_io::{Error, Format, IfExists};
 use serde_json::{Value, json};
 
@@ -16,8 +17,8 @@ use crate::recipe::Recipe;
 use crate::threads::lock;
 use crate::transform::symbol_name;
 
-/// Steps that no net has a say in.
-const WITHOUT_NET: [&str; 7] = ["select", "strip-diff", "squeeze-legacy", "permute", "split", "merge", "dtype"];
+/// How the name of an index of shards ends.
+const INDEX: &str = ".index.json";
 
 /// The format that the extension of an output means, whatever the source is.
 fn only_format(output: &Path) -> Option<Format> {
@@ -27,10 +28,23 @@ fn only_format(output: &Path) -> Option<Format> {
     (usual.next().is_none() && Format::from_extension(extension) == Some(first)).then_some(first)
 }
 
+/// The list of a folder's files and the indices of shards there; of an index, the index itself.
+fn lists_of(source: &Path) -> Vec<PathBuf> {
+    let is_index = |path: &Path| path.to_string_lossy().ends_with(INDEX);
+    let Ok(files) = fs::read_dir(source) else {
+        return Some(source).filter(|source| is_index(source)).map(Path::to_owned).into_iter().collect();
+    };
+    let files = files.filter_map(|file| Some(file.ok()?.path()));
+    let mut lists: Vec<PathBuf> = files.filter(|file| is_index(file) || file.ends_with(FOLDER_LIST)).collect();
+    lists.sort();
+    lists
+}
+
 /// Computes marks. Each file that jobs read besides their sources is hashed once.
 #[derive(Debug, Default)]
 pub struct Marks {
     is_salvaging: bool,
+    from: Option<Format>,
     hashes: Mutex<HashMap<PathBuf, String>>,
 }
 
@@ -39,6 +53,13 @@ impl Marks {
     #[must_use]
     pub fn new(is_salvaging: bool) -> Self {
         Self { is_salvaging, ..Self::default() }
+    }
+
+    /// Marks for jobs whose sources are of this format, where a recipe names none.
+    #[must_use]
+    pub fn from(mut self, format: Option<Format>) -> Self {
+        self.from = format;
+        self
     }
 
     /// The mark of a recipe of one source, in hexadecimal.
@@ -66,11 +87,13 @@ impl Marks {
             Some(net) => json!([name(net.path()), self.hash(net.path())?]),
             None => self.symbol(recipe)?,
         };
+        let formats = recipe.sources.iter().map(|source| source.format.or(self.from).map(Format::name));
         let all = json!({
-            "from": recipe.sources.iter().map(|source| source.format.map(Format::name)).collect::<Vec<_>>(),
+            "from": formats.collect::<Vec<_>>(),
             "salvage": self.is_salvaging,
             "steps": steps,
             "net": net,
+            "lists": self.lists(recipe)?,
             "target": target,
             "ending": ending,
             "into": into,
@@ -78,16 +101,21 @@ impl Marks {
         Ok(blake3::hash(all.to_string().as_bytes()).to_hex().to_string())
     }
 
-    /// MXNet's symbol beside the source, if a step may follow the symbol.
+    /// MXNet's symbol beside the source. A model is made of the symbol, steps may follow the net, and the receipt tells
+    /// of values that count otherwise by it.
     fn symbol(&self, recipe: &Recipe) -> Result<Value, Error> {
-        if recipe.steps.iter().all(|step| WITHOUT_NET.contains(&&*step.name)) {
-            return Ok(Value::Null);
-        }
         let beside = recipe.sources.first().and_then(|source| {
             let symbol = source.path.with_file_name(symbol_name(&source.path.to_string_lossy()));
             symbol.is_file().then_some(symbol)
         });
         beside.map_or(Ok(Value::Null), |symbol| Ok(json!(self.hash(&symbol)?)))
+    }
+
+    /// The digests of the files that say which tensor lies in which file of the source, whose own digest is of the
+    /// tensors' files.
+    fn lists(&self, recipe: &Recipe) -> Result<Vec<String>, Error> {
+        let lists = recipe.sources.iter().flat_map(|source| lists_of(&source.path)).filter(|list| list.is_file());
+        lists.map(|list| self.hash(&list)).collect()
     }
 
     fn hash(&self, path: &Path) -> Result<String, Error> {
