@@ -306,6 +306,30 @@ fn a_job_is_done_with_both_files() {
     report(&format!("onnx: {} tensors beside a model", Checkpoint::open(&out).expect("opens").entries().len()));
 }
 
+/// Without a receipt a log tells of both files.
+#[test]
+fn a_log_is_believed_of_a_model_and_its_values() {
+    let folder = Folder::new();
+    let (source, out, log) = (source(&folder), folder.file("x.onnx"), folder.file("log"));
+    let of_net = json!({"inputs": {"d": [1, 40, 2, 2]}, "external_data": true});
+    let target = json!({"path": out, "if_exists": "replace", "receipt": false, "onnx": of_net});
+    let jobs = folder.with("jobs", json!({"sources": [{"path": source}], "target": target}).to_string());
+    let run = || blob(&["batch", &jobs, "--log", &log]).ok();
+    run().stderr_has("1 written");
+    run().stderr_has("1 done before");
+    for name in [out.clone(), format!("{out}.data")] {
+        let whole = fs::read(&name).expect("there");
+        let mut other = whole.clone();
+        // The end of a text in the model, of a value in the other file.
+        let place = whole.windows(4).rposition(|text| text == b"conv").map_or(whole.len() - 1, |at| at + 3);
+        other[place] ^= 2;
+        fs::write(&name, other).expect("written");
+        run().stderr_has("redone: has other bytes than the log says");
+        assert!(fs::read(&name).expect("there") == whole, "{name}");
+        run().stderr_has("1 done before");
+    }
+}
+
 #[test]
 #[cfg(unix)]
 fn a_link_beside_a_model_is_not_followed() {

@@ -120,7 +120,8 @@ impl Fields for Outcome {
             nullable(
                 "blake3_out",
                 Type::String,
-                "the BLAKE3 of a written output that has no receipt of its own",
+                "the BLAKE3 of a written output that has no receipt of its own: of all its files, one behind the \
+                 other, an index of shards last",
                 |o| json!(o.ran.as_ref().and_then(|ran| ran.blake3_out.as_ref())),
             ),
             nullable(

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Entry, Error, Format, IfExists, OpenOptions, Reason, Source};
+use blob_io::{Checkpoint, Entry, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::new_symbol;
@@ -166,15 +166,8 @@ impl Job {
                 return Ok(receipt);
             }
             let Some(logged) = log.and_then(|log| log.claim(&self.output)) else { return Ok(None) };
-            let is_long = fs::metadata(path).is_ok_and(|meta| meta.len() == logged.bytes_out);
-            let opened = opened.or_else(|| {
-                let format = logged.to.parse::<Format>().ok()?;
-                whole(OpenOptions::new().from(format).open(path))
-            });
-            let Some(output) = opened.filter(|_| is_long) else { continue };
-            let is_same =
-                trust == Trust::Times || logged.blake3_out == Some(hash_of(output.name(), output.stored(), watch)?);
-            if is_same {
+            let Some(output) = opened.or_else(|| whole(open_logged(path, Some(logged)))) else { continue };
+            if self.is_as_logged(&output, logged, trust, watch)? {
                 return Ok(Some(logged.claim.clone()));
             }
         }
@@ -190,22 +183,25 @@ impl Job {
         if !path.exists() {
             return logged.map(|_| "is gone, and the log tells of it".to_owned());
         }
-        let opened = match OpenOptions::new().open(&path) {
-            Err(e) if logged.is_none() => return Some(format!("does not open: {e}")),
-            opened => opened.ok(),
+        let output = match open_logged(&path, logged) {
+            Err(e) => return Some(format!("does not open: {e}")),
+            Ok(output) => output,
         };
-        let claim = opened.as_ref().and_then(receipt_text).and_then(Claim::of_receipt);
+        let claim = receipt_text(&output).and_then(Claim::of_receipt);
         if logged.is_none() && claim.is_none() {
             return None;
         }
-        if opened.is_some_and(|output| whole(Ok(output)).is_none()) {
-            return Some("lacks some of its values".to_owned());
-        }
+        let Some(output) = whole(Ok(output)) else { return Some("lacks some of its values".to_owned()) };
         let is_logged = claim.as_ref().is_none_or(|claim| claim.recipe.is_none());
         let found = claim.filter(|_| !is_logged).or_else(|| logged.map(|logged| logged.claim.clone()))?;
+        let logged = logged.filter(|_| is_logged);
         Some(if found.recipe.as_deref() != Some(&self.mark) {
             "is of another recipe, or of other files that the recipe reads".to_owned()
-        } else if is_logged && !self.is_as_logged(logged?) {
+        } else if logged.is_some_and(|logged| logged.blake3_out.is_none()) {
+            "has no digest in the log".to_owned()
+        } else if logged.is_some_and(|logged| {
+            !self.is_as_logged(&output, logged, Trust::Content, &Silent).is_ok_and(|is_same| is_same)
+        }) {
             "has other bytes than the log says".to_owned()
         } else if !self.has_symbol(opener) {
             "lacks its symbol, or has another".to_owned()
@@ -214,12 +210,34 @@ impl Job {
         })
     }
 
-    /// Whether the output has the bytes of a line of the log, as far as the line tells.
-    fn is_as_logged(&self, logged: &Logged) -> bool {
-        let path = self.opening();
-        let is_long = fs::metadata(&path).is_ok_and(|meta| meta.len() == logged.bytes_out);
-        let said = logged.blake3_out.as_ref();
-        is_long && said.is_none_or(|said| hash_of_file(&path, &Silent).is_ok_and(|hash| hash == *said))
+    /// Whether an output has the length, and unless times are trusted the bytes, of a line of the log.
+    fn is_as_logged(
+        &self,
+        output: &Checkpoint,
+        logged: &Logged,
+        trust: Trust,
+        watch: &dyn Watch,
+    ) -> Result<bool, Error> {
+        let of_index = self.index_of(output)?.map_or(0, |(_, index)| index.len());
+        let is_long = output.stored().len() + of_index == logged.bytes_out;
+        Ok(is_long && (trust == Trust::Times || logged.blake3_out == Some(self.hash_of_files(output, watch)?)))
+    }
+
+    /// The BLAKE3 of the files of an output, one behind the other, as the log has the digest: the shards and then their
+    /// index; a model and then the file of its values.
+    fn hash_of_files(&self, output: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
+        let mut hasher = blake3::Hasher::new();
+        add(&mut hasher, output.name(), output.stored(), watch)?;
+        if let Some((name, index)) = self.index_of(output)? {
+            add(&mut hasher, &name, &index, watch)?;
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// The index of shards that an output was opened by, with its name.
+    fn index_of(&self, output: &Checkpoint) -> Result<Option<(String, FileSource)>, Error> {
+        let index = self.index().filter(|index| output.path() == Some(index));
+        index.map(|index| Ok((index.display().to_string(), file(&index)?))).transpose()
     }
 
     /// The claim of a receipt with this job's mark.
@@ -234,7 +252,7 @@ impl Job {
         if self.receipt(&output).is_some() {
             return Ok(None);
         }
-        hash_of(output.name(), output.stored(), watch).map(Some)
+        self.hash_of_files(&output, watch).map(Some)
     }
 
     /// Reads the output of a job that is done: every array must be readable, and have the digest that the receipt says.
@@ -309,17 +327,33 @@ fn opening(path: &Path, source: io::Error) -> Error {
     Error::Open { file: path.display().to_string(), source }
 }
 
+/// Opens an output, as the format that the log names where the content shows none.
+fn open_logged(path: &Path, logged: Option<&Logged>) -> Result<Checkpoint, Error> {
+    OpenOptions::new().open(path).or_else(|e| match logged.and_then(|logged| logged.to.parse::<Format>().ok()) {
+        Some(format) => OpenOptions::new().from(format).open(path),
+        None => Err(e),
+    })
+}
+
+fn file(path: &Path) -> Result<FileSource, Error> {
+    File::open(path).and_then(FileSource::try_from).map_err(|e| opening(path, e))
+}
+
 fn hash_of_file(path: &Path, watch: &dyn Watch) -> Result<String, Error> {
-    let file = File::open(path).and_then(blob_io::FileSource::try_from).map_err(|e| opening(path, e))?;
-    hash_of(&path.display().to_string(), &file, watch)
+    hash_of(&path.display().to_string(), &file(path)?, watch)
 }
 
 fn hash_of(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<String, Error> {
     let mut hasher = blake3::Hasher::new();
+    add(&mut hasher, name, source, watch)?;
+    Ok(hasher.finalize().to_hex().to_string())
+}
+
+/// Hashes the bytes of a source behind those of others.
+fn add(hasher: &mut blake3::Hasher, name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<(), Error> {
     for_each_piece((name, source), &Uncounted(watch), |_, bytes| {
         hasher.update(bytes);
-    })?;
-    Ok(hasher.finalize().to_hex().to_string())
+    })
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct Ran {
     pub to: Format,
     /// The length of the output.
     pub bytes_out: u64,
-    /// The BLAKE3 of an output that has no room for its claim, for the log.
+    /// The BLAKE3 of an output that has no room for its claim, for the log: of the bytes of all files, an index last.
     pub blake3_out: Option<String>,
     /// The output's claim about its origin; `None` in a dry run.
     pub claim: Option<Claim>,
