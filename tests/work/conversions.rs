@@ -5,14 +5,17 @@ use blob_convert::diff::{Tolerance, diff};
 use blob_convert::recipe::Divide;
 use blob_convert::transform::{FcFrom, Registry};
 use blob_convert::{Options, Place, Plan, RECEIPT_KEY, Recipe, Silent, Step, plan};
-use blob_io::{Checkpoint, Error, Format};
+use blob_core::DType;
+use blob_io::{Checkpoint, Error, Format, IfExists};
 use serde_json::json;
 
 use crate::fold_net::{layer, net};
+use crate::support::alloc::peak;
 use crate::support::archive::safetensors;
 use crate::support::message::{len, var};
-use crate::support::open;
+use crate::support::tensors::{Tensor, writer, written};
 use crate::support::work::broken_bounds;
+use crate::support::{Folder, open, report};
 
 /// All that may be said of one file, in bytes.
 const SAID: usize = 4 << 10;
@@ -39,6 +42,26 @@ fn ones(stem: &str, count: usize) -> Vec<u8> {
     };
     let tensors: Vec<String> = (0..count).map(tensor).collect();
     safetensors(&format!("{{{}}}", tensors.join(",")), &vec![0; 4 * count])
+}
+
+/// The plan, the layout and the second look at the output take a few times the file.
+#[test]
+fn many_small_tensors_take_little_memory() {
+    let tensor = |i: usize| Tensor::new(&format!("arg:layer{i:06}_weight"), DType::F32, &[1], &[0; 4]);
+    let list = written(Format::MxnetList, &(0..60_000).map(tensor).collect::<Vec<_>>(), &[]);
+    let folder = Folder::new();
+    let path = folder.path().join("x.npz");
+    let target = Place::File { path: &path, if_exists: IfExists::Refuse };
+    let planned = peak(|| {
+        let file = open("x.params", &list).expect("opens");
+        plan(&file, &Options::new(Format::Npz), &target).expect("a plan");
+    });
+    let tensors: Vec<Tensor> = (0..60_000).map(tensor).collect();
+    let writer = writer(Format::Npz, &tensors, &[]);
+    let written = peak(|| writer.write(&path, IfExists::Refuse).expect("written"));
+    let len = list.len() as u64;
+    report(&format!("memory: of 60,000 tensors in a file of {len}, {planned} bytes planned, {written} written"));
+    assert!(planned <= 13 * len && written <= 10 * len, "a file of {len}: {planned} planned, {written} written");
 }
 
 /// A receipt of many permuted tensors, and then of thousands of steps that rename none of them.

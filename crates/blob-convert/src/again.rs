@@ -16,10 +16,7 @@ use crate::watch::Watch;
 impl Plan<'_> {
     /// Checks a file; returns whether the content shows the format.
     pub(crate) fn check_file(&self, written: &Complete, layout: &Layout, watch: &dyn Watch) -> Result<bool, Error> {
-        let Some(Reopened { file, is_recognised, .. }) = written.open_again(self.to, self.checkpoint.limits())? else {
-            return Ok(true);
-        };
-        let is_copy = self.is_copy();
+        let (is_copy, limits) = (self.is_copy(), self.checkpoint.limits());
         let wanted = self.tensors.iter().map(|tensor| {
             let offset = match tensor.slot {
                 Some(slot) => Some(layout.offsets()[slot]),
@@ -27,10 +24,13 @@ impl Plan<'_> {
             };
             Wanted { spec: &tensor.spec, offset }
         });
-        check_written(&file, wanted, matches!(self.base, Template::File(_)))?;
-        if let Template::Frame(_) = self.base {
-            file.entries().iter().try_for_each(|entry| file.check(entry, &mut |_| watch.step(0)))?;
+        if !matches!(self.base, Template::Frame(_)) {
+            let may_hold_more = matches!(self.base, Template::File(_));
+            return Ok(written.check(self.to, wanted, may_hold_more, limits)?.unwrap_or(true));
         }
+        let Some(Reopened { file, is_recognised, .. }) = written.open_again(self.to, limits)? else { return Ok(true) };
+        check_written(&file, wanted, false)?;
+        file.entries().iter().try_for_each(|entry| file.check(entry, &mut |_| watch.step(0)))?;
         Ok(is_recognised)
     }
 
@@ -66,9 +66,7 @@ impl Shards {
             wanted[file].push(Wanted { spec: &tensor.spec, offset: Some(offset) });
         }
         for (written, wanted) in written.iter().zip(wanted) {
-            if let Some(reopened) = written.open_again(Format::Safetensors, source.limits())? {
-                check_written(&reopened.file, wanted.into_iter(), false)?;
-            }
+            written.check(Format::Safetensors, wanted.iter().copied(), false, source.limits())?;
         }
         let files: Vec<String> = self.files.iter().map(Shard::name).collect();
         let sharded = tensors.iter().enumerate().map(|(number, tensor)| {

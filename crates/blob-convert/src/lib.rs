@@ -29,6 +29,7 @@ mod history;
 mod layers;
 mod layout;
 mod model;
+mod moves;
 mod net_file;
 mod onnx;
 mod options;

@@ -22,11 +22,12 @@ use crate::change::Group;
 use crate::destination::Destination;
 use crate::digest::{Algorithm, Subject, digest};
 use crate::hash::{self, Digests, OfSource, Streams};
+use crate::moves::Moves;
 use crate::options::{refuse, refuse_all};
 use crate::plan::Plan;
 use crate::planned::{How, Planned};
 use crate::shards::Shards;
-use crate::sink::{Moves, Sink};
+use crate::sink::Sink;
 use crate::symbol::NewSymbol;
 use crate::target;
 use crate::threads::{io_threads, run_beside};
@@ -226,7 +227,7 @@ impl<'a> Pass<'a> {
         tally: &Reports,
     ) -> Result<(Digests, u64), Error> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
-        let digests = self.fill(&Sink::shards(&outputs, shards, self.tensors.len()), &|_| tally)?;
+        let digests = self.fill(&Sink::shards(&outputs, shards), &|_| tally)?;
         self.unchanged()?;
         let (complete, written) = shards.complete(outputs, self.tensors, &plan.metadata(&digests))?;
         shards.check_files(&complete, self.tensors, self.checkpoint)?;

@@ -49,7 +49,7 @@ impl Storage {
                 tensor.changes.push(Change::unasked(Effect::NameEncoded { stored: stored.clone() }));
             }
         }
-        stored.into_iter().filter(|_| self.is_folder).map(|path| path + ".npy").collect()
+        if self.is_folder { stored.into_iter().map(|path| path + ".npy").collect() } else { Vec::new() }
     }
 
     /// Notes the changes that the format makes to the tensors of `source`.

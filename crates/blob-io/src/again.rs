@@ -4,8 +4,10 @@
 //! Relies on `Complete` for the bytes; knows of formats only how names and axes are stored.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-use blob_core::DType;
+use blob_core::{DType, Shape};
 
 use crate::checkpoint::{Checkpoint, OpenOptions};
 use crate::entry::Entry;
@@ -37,26 +39,79 @@ pub struct Wanted<'a> {
     pub offset: Option<u64>,
 }
 
+/// The tensors of a plan as hashes, by which a listing knows the entries that are as planned.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    /// Hashes with keys that no file can know.
+    hasher: RandomState,
+    hashes: Vec<u64>,
+}
+
+impl Expected {
+    fn new<'a>(format: Format, wanted: impl Iterator<Item = Wanted<'a>>) -> Self {
+        let hasher = RandomState::new();
+        let hashes = wanted.map(|Wanted { spec, offset }| {
+            hasher.hash_one((&*spec.name, stored_dtype(format, spec.dtype), &spec.shape, offset))
+        });
+        Self { hashes: hashes.collect(), hasher }
+    }
+
+    /// Whether the tensor at a place of the plan has the name, the dtype, the shape and the offset of this entry.
+    pub(crate) fn has(&self, place: usize, entry: &Entry) -> bool {
+        let found = (entry.name(), entry.stored_dtype(), entry.offset());
+        let (name, Some(dtype), Some(offset)) = found else { return false };
+        let shape: &Shape = entry.shape();
+        let hash = self.hasher.hash_one((name, dtype, shape, Some(offset)));
+        entry.fault().is_none() && self.hashes.get(place) == Some(&hash)
+    }
+}
+
 impl Complete {
+    /// Opens the file as a reader of the target would, and checks that it holds the tensors of the plan, and, unless
+    /// `may_hold_more`, no others. Returns whether the content shows the format; `None` for a pipe or a device.
+    ///
+    /// # Errors
+    /// As [`Complete::open_again`] and [`check_written`].
+    pub fn check<'a>(
+        &self,
+        format: Format,
+        wanted: impl ExactSizeIterator<Item = Wanted<'a>> + Clone,
+        may_hold_more: bool,
+        limits: &Limits,
+    ) -> Result<Option<bool>, Error> {
+        let expected = Arc::new(Expected::new(format, wanted.clone()));
+        let options = OpenOptions::new().limits(limits.clone()).expected(expected);
+        let Some(Reopened { file, is_recognised }) = self.opened_by(format, &options)? else { return Ok(None) };
+        let is_left = |place: usize| !file.as_planned.get(place).copied().unwrap_or(false);
+        let (left, all) = (wanted.clone().enumerate().filter(|(place, _)| is_left(*place)), wanted.len());
+        let left: Vec<Wanted<'a>> = left.map(|(_, wanted)| wanted).collect();
+        let dropped = all - left.len();
+        check_left(&file, left.into_iter(), (dropped, may_hold_more))?;
+        Ok(Some(is_recognised))
+    }
+
     /// Opens the file as a reader of the target would; `None` for a pipe or a device.
     ///
     /// # Errors
     /// [`Error::Request`] if the file does not open as `format`; [`Error::Io`].
     pub fn open_again(&self, format: Format, limits: &Limits) -> Result<Option<Reopened>, Error> {
+        self.opened_by(format, &OpenOptions::new().limits(limits.clone()))
+    }
+
+    fn opened_by(&self, format: Format, options: &OpenOptions) -> Result<Option<Reopened>, Error> {
         let open = |options: OpenOptions| -> Result<Option<Checkpoint>, Error> {
             let Some(Written { file, beside }) = self.written()? else { return Ok(None) };
-            let options = options.limits(limits.clone());
             let options = beside.into_iter().fold(options, |options, (name, file)| options.beside(name, file));
             options.open_source(self.name(), file).map(Some)
         };
-        match open(OpenOptions::new()) {
+        match open(options.clone()) {
             Ok(None) => return Ok(None),
             Ok(Some(file)) if file.format() == format && file.member().is_none() => {
                 return Ok(Some(Reopened { file, is_recognised: true }));
             }
             _ => {}
         }
-        match open(OpenOptions::new().from(format)) {
+        match open(options.clone().from(format)) {
             // This build does not read the format: HDF5 without the feature `hdf5`.
             Err(Error::Unsupported { .. }) => Ok(None),
             Ok(file) => Ok(file.map(|file| Reopened { file, is_recognised: false })),
@@ -84,13 +139,23 @@ pub fn check_written<'a>(
     wanted: impl ExactSizeIterator<Item = Wanted<'a>>,
     may_hold_more: bool,
 ) -> Result<(), Error> {
+    check_left(file, wanted, (0, may_hold_more))
+}
+
+/// As [`check_written`], for the rest of a file of which so many tensors are `known` to be as planned.
+fn check_left<'a>(
+    file: &Checkpoint,
+    wanted: impl ExactSizeIterator<Item = Wanted<'a>>,
+    (known, may_hold_more): (usize, bool),
+) -> Result<(), Error> {
     file.whole().map_err(|e| differs(file.name(), &e.to_string()))?;
     if let Some(fault) = file.faults().first() {
         return Err(differs(file.name(), &fault.to_string()));
     }
     let found: Vec<&Entry> = file.entries().iter().filter(|entry| entry.dtype().is_some()).collect();
     if found.len() < wanted.len() || found.len() > wanted.len() && !may_hold_more {
-        let message = format!("it has {} tensors, and {} were written", found.len(), wanted.len());
+        let (has, planned) = (found.len() + known, wanted.len() + known);
+        let message = format!("it has {has} tensors, and {planned} were written");
         return Err(differs(file.name(), &message));
     }
     let has_names = file.format().holds().names.are_kept();
@@ -169,8 +234,7 @@ impl Complete {
 fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>) -> Option<String> {
     let is_empty = spec.byte_len() == 0;
     let is_typed = !(is_empty && format.is_caffe());
-    let keeps_bits = spec.dtype == DType::BF16 && format.holds().bf16 == Bf16::AsU16;
-    let dtype = if keeps_bits { DType::U16 } else { spec.dtype };
+    let dtype = stored_dtype(format, spec.dtype);
     // A restored npz may have a special dtype for bf16.
     let is_its = entry.stored_dtype() == Some(dtype) || entry.dtype() == Some(spec.dtype);
     if !is_its && is_typed {
@@ -188,6 +252,12 @@ fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>
         }
         _ => None,
     }
+}
+
+/// The dtype that a format stores.
+fn stored_dtype(format: Format, dtype: DType) -> DType {
+    let keeps_bits = dtype == DType::BF16 && format.holds().bf16 == Bf16::AsU16;
+    if keeps_bits { DType::U16 } else { dtype }
 }
 
 fn differs(file: &str, why: &str) -> Error {

@@ -73,6 +73,8 @@ pub struct Checkpoint {
     broken: Option<Box<Fault>>,
     /// Whether the whole arrays are taken for all that there is.
     is_salvaged: bool,
+    /// Of a file that was just written: whether each tensor, in order, is as planned, so that no entry tells of it.
+    pub(crate) as_planned: Vec<bool>,
 }
 
 impl Checkpoint {

@@ -151,6 +151,8 @@ pub enum Remedy {
     Dtype,
     /// A new file, since arrays cannot be put into this one.
     NewFile,
+    /// A model without a receipt, since the receipt of this one would not hold for other values.
+    BareModel,
     /// Another name for the output, since the output is the source.
     OtherName,
     /// Another folder for the output, since the output is one of the shards that are read.
@@ -167,6 +169,8 @@ pub enum Remedy {
     Anew,
     /// The net whose weights these are.
     OtherNet,
+    /// A net in which no two layers of one phase have one name.
+    LayerNames,
     /// The net as used after training.
     TestedNet,
     /// A file of lines `OLD NEW`.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::Arc;
 
+use crate::again::Expected;
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
 use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, chunks_in, names_for};
@@ -31,6 +32,12 @@ pub(crate) struct NameTable {
     file_len: Option<u64>,
     stored_len: Option<u64>,
     entries: Vec<Entry>,
+    /// The plan of a file that was just written: entries as planned are counted and dropped.
+    expected: Option<Arc<Expected>>,
+    /// Whether each entry so far that [`NameTable::push_done`] took is as planned.
+    as_planned: Vec<bool>,
+    /// How many entries were dropped.
+    dropped: usize,
     /// Hashes names with keys of this table, which no file can know.
     hasher: RandomState,
     /// Hashes of the names given so far. 64 bits are enough: if two names ever collided, the later one would merely get
@@ -62,6 +69,9 @@ impl NameTable {
             file_len: None,
             stored_len: None,
             entries: Vec::new(),
+            expected: None,
+            as_planned: Vec::new(),
+            dropped: 0,
             hasher: RandomState::new(),
             taken: Hashes::default(),
             layers: Hashes::default(),
@@ -92,13 +102,23 @@ impl NameTable {
         self.stored_len = Some(len);
     }
 
+    /// Drops entries that are as planned, where the reader adds them by [`NameTable::push_done`].
+    pub(crate) fn expect(&mut self, expected: Option<Arc<Expected>>) {
+        self.expected = expected;
+    }
+
+    /// Whether each entry that was added, in order, is as planned, so that it was dropped.
+    pub(crate) fn as_planned(&mut self) -> Vec<bool> {
+        std::mem::take(&mut self.as_planned)
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.dropped
     }
 
     /// How many entries so far have no fault.
     pub(crate) fn intact(&self) -> usize {
-        self.entries.iter().filter(|e| e.fault().is_none()).count()
+        self.entries.iter().filter(|e| e.fault().is_none()).count() + self.dropped
     }
 
     /// The position of the next layer or record, which begins at `offset`.
@@ -151,15 +171,32 @@ impl NameTable {
         self.name(self.entries.len() - 1, name, offset)
     }
 
+    /// As [`NameTable::push`], for an entry that nothing changes or looks at before the end of the file.
+    pub(crate) fn push_done(&mut self, entry: Entry, name: &str, offset: u64) -> Result<(), ReadError> {
+        self.push(entry, name, offset)?;
+        let Some(expected) = &self.expected else { return Ok(()) };
+        let is_planned = self.entries.last().is_some_and(|entry| expected.has(self.as_planned.len(), entry));
+        self.as_planned.push(is_planned);
+        if is_planned {
+            self.entries.pop();
+            self.dropped += 1;
+        }
+        Ok(())
+    }
+
     /// Adds an entry that [`NameTable::name`] names later: MXNet's keys follow all arrays.
     ///
     /// An array with more segments or bytes than the file's bounds still allow is listed with a fault.
     pub(crate) fn add(&mut self, mut entry: Entry, offset: u64) -> Result<(), ReadError> {
         work::visit(0, 1);
-        self.check_count(self.entries.len() as u64 + 1, offset)?;
+        self.check_count(self.len() as u64 + 1, offset)?;
+        // Neighbours often have one shape, which they share.
+        if let Some(last) = self.entries.last().filter(|last| last.shape == entry.shape) {
+            entry.shape = last.shape.clone();
+        }
         let dense = entry.sparse.as_ref().map_or(0, |s| s.shape.num_axes());
         self.axes += (entry.shape.num_axes() + dense) as u64;
-        let limit = axes_for(self.entries.len() as u64 + 1);
+        let limit = axes_for(self.len() as u64 + 1);
         check_limit(offset, Limit::Fixed, "the axes of all arrays", self.axes, limit)?;
         let runs = entry.segments().len();
         self.runs += if runs > 1 { runs } else { 0 };
@@ -212,7 +249,8 @@ impl NameTable {
     pub(crate) fn restart(&mut self) {
         let (warnings, faults) = (std::mem::take(&mut self.warnings), std::mem::take(&mut self.faults));
         let (metadata, file_len, stored_len) = (std::mem::take(&mut self.metadata), self.file_len, self.stored_len);
-        *self = Self { warnings, faults, metadata, file_len, stored_len, ..Self::new(&self.limits) };
+        let expected = self.expected.take();
+        *self = Self { warnings, faults, metadata, file_len, stored_len, expected, ..Self::new(&self.limits) };
     }
 
     /// Whether an entry has this name already.
@@ -269,7 +307,7 @@ impl NameTable {
     /// Counts bytes of names against the limit.
     fn spend(&mut self, bytes: u64, offset: u64) -> Result<(), ReadError> {
         self.name_bytes += bytes;
-        let limit = names_for(self.entries.len() as u64);
+        let limit = names_for(self.len() as u64);
         Ok(check_limit(offset, Limit::Fixed, "the bytes of all names", self.name_bytes, limit)?)
     }
 

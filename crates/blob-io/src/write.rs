@@ -8,7 +8,7 @@ use std::path::Path;
 
 use blob_core::Shape;
 
-use crate::again::{Wanted, check_written};
+use crate::again::Wanted;
 use crate::caffe::{Form, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
@@ -96,11 +96,9 @@ impl<'a> Writer<'a> {
         let mut output = Output::create(path, if_exists)?;
         self.fill(&specs, &layout, &mut output)?;
         let complete = output.complete()?;
-        if let Some(reopened) = complete.open_again(self.format, &Limits::default())? {
-            let wanted = specs.iter().zip(layout.offsets());
-            let wanted = wanted.map(|(spec, offset)| Wanted { spec, offset: Some(*offset) });
-            check_written(&reopened.file, wanted, false)?;
-        }
+        let wanted = specs.iter().zip(layout.offsets());
+        let wanted = wanted.map(|(spec, offset)| Wanted { spec, offset: Some(*offset) });
+        complete.check(self.format, wanted, false, &Limits::default())?;
         complete.publish()
     }
 

@@ -3,10 +3,12 @@
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::scratch::Scratch;
 use super::stop::Stop;
 use super::{Checkpoint, Home, Packed, split_at_file};
+use crate::again::Expected;
 use crate::archive::{Archive, Member};
 use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};
@@ -34,6 +36,8 @@ pub struct OpenOptions {
     path: Option<PathBuf>,
     /// The file beside an ONNX model, by the name there.
     beside: Option<(String, Input)>,
+    /// The plan of a file that was just written.
+    expected: Option<Arc<Expected>>,
 }
 
 impl OpenOptions {
@@ -76,6 +80,12 @@ impl OpenOptions {
     /// Takes this for the file `name` beside an ONNX model, which has no folder yet.
     pub(crate) fn beside(mut self, name: impl Into<String>, file: Input) -> Self {
         self.beside = Some((name.into(), file));
+        self
+    }
+
+    /// Drops entries that are as planned, which [`Checkpoint::as_planned`] tells.
+    pub(crate) fn expected(mut self, expected: Arc<Expected>) -> Self {
+        self.expected = Some(expected);
         self
     }
 
@@ -303,6 +313,7 @@ impl OpenOptions {
         packed: Option<Packed>,
     ) -> Result<Checkpoint, Error> {
         let mut table = NameTable::new(&self.limits);
+        table.expect(self.expected.clone());
         if let Some(packed) = &packed {
             table.set_stored_len(packed.stored.len());
         }

@@ -18,7 +18,7 @@ impl OpenOptions {
     ) -> Checkpoint {
         let metadata = std::mem::take(&mut table.metadata);
         let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
-        let positions = table.positions as usize;
+        let (positions, as_planned) = (table.positions as usize, table.as_planned());
         let mut entries = table.into_entries();
         receipt::restore_dtypes(&mut entries, &metadata);
         receipt::restore_sparse(&mut entries, &metadata);
@@ -42,6 +42,7 @@ impl OpenOptions {
             model_len: None,
             broken: None,
             is_salvaged: false,
+            as_planned,
         }
     }
 }

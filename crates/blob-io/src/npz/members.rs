@@ -27,20 +27,29 @@ pub(crate) const LONGEST: usize = 65_000;
 /// ```
 #[must_use]
 pub fn member_names(names: &[&str]) -> Vec<String> {
-    let all: HashSet<&str> = names.iter().copied().collect();
+    members(names).into_iter().map(Cow::into_owned).collect()
+}
+
+/// As [`member_names`]: a name that stays unchanged is borrowed.
+pub(crate) fn members<'n>(names: &[&'n str]) -> Vec<Cow<'n, str>> {
+    let has_suffix = names.iter().any(|name| name.ends_with(".npy"));
+    let all: HashSet<&str> = names.iter().copied().filter(|_| has_suffix).collect();
+    let mut members: Vec<Cow<'n, str>> = names.iter().map(|name| member(name, &all)).collect();
+    let is_own = |member: &Cow<'_, str>| matches!(member, Cow::Borrowed(_));
+    if members.iter().all(is_own) {
+        return members;
+    }
     let mut numbered = Numbered::default();
     // Names that stay unchanged are taken first, at any place in the list.
-    let members: Vec<Cow<'_, str>> = names.iter().map(|name| member(name, &all)).collect();
-    for member in &members {
-        if let Cow::Borrowed(own) = member {
-            numbered.take((*own).to_owned());
+    for own in members.iter().filter(|member| is_own(member)) {
+        numbered.take(own.to_string());
+    }
+    for member in &mut members {
+        if let Cow::Owned(encoded) = member {
+            *encoded = numbered.name(encoded.clone(), std::mem::take(encoded));
         }
     }
-    let each = members.into_iter().map(|member| match member {
-        Cow::Borrowed(own) => own.to_owned(),
-        Cow::Owned(encoded) => numbered.name(encoded.clone(), encoded),
-    });
-    each.collect()
+    members
 }
 
 fn member<'n>(name: &'n str, all: &HashSet<&str>) -> Cow<'n, str> {

@@ -67,7 +67,7 @@ fn single(
         let entry = archive.entry(&member, position, 0, Kind::Data, table)?;
         let stem = member.name.strip_suffix(b".npy").unwrap_or(&member.name);
         let name = name_from_bytes(member.raw.as_deref().unwrap_or(stem)).into_owned();
-        return table.push(entry, &name, slot.record);
+        return table.push_done(entry, &name, slot.record);
     }
     match other_members.text(archive, &member, table)? {
         Some(pair) => table.metadata.push(pair),

@@ -7,14 +7,14 @@ use crc32fast::Hasher;
 use crate::error::Error;
 use crate::filenames::floor;
 use crate::npy;
-use crate::npz::members::LONGEST;
-use crate::npz::{
-    CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK, member_names, metadata,
-};
+use crate::npz::members::{LONGEST, members};
+use crate::npz::{CENTRAL, END, END64, EXTRA_ALIGN, EXTRA_NAME, EXTRA_ZIP64, LOCAL, LOCATOR64, NAME_MARK, metadata};
 use crate::spec::{TensorSpec, refuse, total, unique};
 
 const FORMAT: &str = "npz";
 const ALIGN: u64 = 64;
+/// The central directory is written in parts of this size, or a little more.
+const PART: usize = 64 << 10;
 /// A size or offset of 32 bits that refers to the ZIP64 field.
 const FULL: u32 = u32::MAX;
 /// Flag bit 11: the name is UTF-8.
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     /// The metadata's keys, and the length of the metadata block.
     keys: Vec<String>,
     block: usize,
-    /// Where the last tensor ends; the rest of the frame is a single part.
+    /// Where the last tensor ends, and the metadata begin.
     tail: u64,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Resul
     let mut tensors = Vec::with_capacity(specs.len());
     let mut offsets = Vec::with_capacity(specs.len());
     let (mut heads, mut places) = (Vec::new(), HashMap::new());
-    for (spec, path) in specs.iter().zip(member_names(&raw)) {
+    for (spec, path) in specs.iter().zip(members(&raw)) {
         let head = npy::write::header(spec)?;
         let len = head.len() as u64;
         let place = *places.entry((spec.dtype, &spec.shape)).or_insert(heads.len());
@@ -114,7 +114,7 @@ impl Plan {
         if !self.keys.iter().eq(metadata.iter().map(|(key, _)| key)) {
             return Err(refuse(FORMAT, "the metadata have other keys than in the layout"));
         }
-        let mut tail = metadata::block(metadata, self.tail);
+        let tail = metadata::block(metadata, self.tail);
         if tail.len() != self.block {
             let (found, planned) = (tail.len(), self.block);
             let message = format!("the metadata take {found} bytes, in the layout {planned}");
@@ -136,8 +136,10 @@ impl Plan {
             part.extend_from_slice(head);
             take(member.offset, &part)?;
         }
-        self.directory(&all, &mut tail);
-        take(self.tail, &tail)
+        if !tail.is_empty() {
+            take(self.tail, &tail)?;
+        }
+        self.directory(&all, take)
     }
 
     /// Where the central directory begins.
@@ -158,13 +160,22 @@ impl Plan {
         len + one.len() as u64
     }
 
-    /// Writes the central directory and the end of the archive behind the bytes of `out`.
-    fn directory(&self, crcs: &[u32], out: &mut Vec<u8>) {
-        let before = out.len();
+    /// Hands over the central directory and the end of the archive, a few records at a time.
+    fn directory<F>(&self, crcs: &[u32], mut take: F) -> Result<(), Error>
+    where
+        F: FnMut(u64, &[u8]) -> Result<(), Error>,
+    {
+        let (mut at, mut part) = (self.directory_begin(), Vec::new());
         for (member, crc) in self.tensors.iter().zip(crcs) {
-            member.central(*crc, out);
+            member.central(*crc, &mut part);
+            if part.len() >= PART {
+                take(at, &part)?;
+                at += part.len() as u64;
+                part.clear();
+            }
         }
-        self.end((out.len() - before) as u64, out);
+        self.end(at + part.len() as u64 - self.directory_begin(), &mut part);
+        take(at, &part)
     }
 
     /// Writes the end of the archive, behind a directory of `len` bytes.
