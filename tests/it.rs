@@ -83,6 +83,8 @@ mod folds_mxnet; // every BatchNorm of MXNet's
 mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
 mod identity; // options that change the bytes of a conversion within one format
+#[cfg(unix)]
+mod killed_pairs; // two files of one net stay of one net when the tool is killed
 mod later_steps; // what a receipt says was done counts in every later step
 mod matrix; // every golden to every format, verified; one digest of the tensors
 mod merged; // merge: metadata, counters, receipts that lie, names that clash
@@ -120,6 +122,8 @@ mod diff; // `blob diff` against NumPy
 mod examples; // every example of the help and the README runs
 mod hash; // digests against b3sum, sha256sum and Python
 mod lookalikes; // stored names that look like those that blob gives, in every command
+#[cfg(unix)]
+mod next_steps; // each command that a help line names is one that the tool takes
 mod plot; // pictures against NumPy
 mod report; // HTML pages: no text of a file becomes markup
 mod scarce; // if no threads can be started, the results have the same bits

@@ -20,13 +20,19 @@ use crate::support::schemas;
 use crate::support::tensors::{Tensor, written};
 use crate::support::{Folder, changed, compare_cases, data, find, in_locale, on_terminal, ran, report, tool};
 
-/// Runs the session of this name in a folder that `prepare` has filled.
-fn play(name: &str, prepare: impl FnOnce(&Folder)) {
+/// A folder with links to the goldens.
+pub(crate) fn goldens() -> Folder {
     let folder = Folder::new();
     for golden in fs::read_dir(data("")).unwrap() {
         let golden = golden.unwrap();
         symlink(golden.path(), folder.path().join(golden.file_name())).unwrap();
     }
+    folder
+}
+
+/// Runs the session of this name in a folder that `prepare` has filled.
+fn play(name: &str, prepare: impl FnOnce(&Folder)) {
+    let folder = goldens();
     prepare(&folder);
     compare_cases(&format!("sessions/{name}.txt"), |line| match line.split_once("$ ") {
         Some(("", typed)) => shown(&folder, typed),

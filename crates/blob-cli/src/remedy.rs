@@ -87,6 +87,12 @@ static WAYS: &[Way] = &[
     ),
     way(Remedy::NoDiffs, "strip_diff", "--strip-diff leaves the diffs out", Before),
     always(Remedy::NewFile, "leave --into out to write a new file; `blob merge` puts the tensors of several into one"),
+    way(
+        Remedy::BareModel,
+        "no_receipt",
+        "make the model again with --no-receipt, and put the tensors into that",
+        Nowhere,
+    ),
     always(Remedy::OtherName, "write to another name beside it, then move that over it"),
     always(Remedy::OtherFolder, "name a file in another folder"),
     always(Remedy::Names, "`blob rename --map FILE` gives other names, by lines `OLD NEW`"),
@@ -104,6 +110,12 @@ static WAYS: &[Way] = &[
     way(Remedy::InputShape, "input_shape", "say the shape of each input: --input NAME=1,3,224,224", Nowhere),
     way(Remedy::Anew, "anew", "--anew writes a new file of the tensors, without these bytes", Nowhere),
     always(Remedy::OtherNet, "name the net whose weights these are"),
+    way(
+        Remedy::LayerNames,
+        "net",
+        "give one of the two layers another name in a copy of the net: --net copy.prototxt",
+        Nowhere,
+    ),
     way(Remedy::TestedNet, "net", TESTED_NET, Nowhere),
     way(Remedy::NamesFile, "names", "--names is raw, torch, or a file of lines `OLD NEW`", Nowhere),
     way(Remedy::NamesFile, "map", "--map is a file of lines `OLD NEW`", Nowhere),
@@ -132,7 +144,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[11].help));
+        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[12].help));
         assert!(help(Remedy::SkipUnsupported, "plot").is_some());
     }
 }

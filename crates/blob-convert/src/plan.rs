@@ -30,7 +30,7 @@ use crate::source;
 use crate::state;
 use crate::stored::{Storage, unlisted};
 use crate::symbol::NewSymbol;
-use crate::template::{Template, also_replaced, is_copy, left_behind};
+use crate::template::{Template, also_replaced, check_bare, is_copy, left_behind};
 use crate::transform::{self, Factors, Fold, NetOrigin};
 use crate::undo::{Back, back};
 
@@ -283,6 +283,7 @@ pub fn plan_into<'a>(
         }
     }
     source::check(&[checkpoint, base], target)?;
+    check_bare(base)?;
     let (back, stays) = match back(checkpoint, base, options) {
         Ok(back) => (back, None),
         Err(why) => (Back::default(), Some(why)),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use blob_io::layout::Layout;
 use blob_io::net::{Layer, LayerKind};
-use blob_io::{Checkpoint, Entry, Error, Format};
+use blob_io::{Checkpoint, Entry, Error, Format, Remedy};
 
 use crate::caffe::{self, Unfit, check_fits};
 use crate::change::{Change, Effect, listed};
@@ -204,15 +204,20 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
     Ok(layout)
 }
 
+/// Refuses a file with a receipt, which would say of other values that they were written.
+pub(crate) fn check_bare(base: &Checkpoint) -> Result<(), Error> {
+    if receipt_text(base).is_none() {
+        return Ok(());
+    }
+    let remedy = if base.format() == Format::Onnx { Remedy::BareModel } else { Remedy::NewFile };
+    let message = "has a receipt, which would say of other values that they were written".to_owned();
+    Err(Error::Misfit { file: base.name().to_owned(), message, remedy: Some(remedy) })
+}
+
 /// The layout of the HDF5 file or ONNX model `base`, where each tensor replaces the values of the array of the same
 /// name; everything else stays.
 pub(crate) fn in_place(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
     base.whole()?;
-    if receipt_text(base).is_some() {
-        let message =
-            "has a receipt, which would say of other values that they were written; convert the tensors to a new file";
-        return Err(refuse(base, message.to_owned()));
-    }
     if !base.shards().is_empty() {
         let message = format!("has values in {}, and values are replaced in one file only", listed(base.shards()));
         return Err(refuse(base, message));

@@ -48,7 +48,9 @@ impl<'a> Wish<'a> {
             Self { checkpoint, to, net, bound, is_given: false, is_implied: false, eps: None, stated: Vec::new() };
         match wish.bound.as_ref().map(Bound::clashes) {
             None | Some([]) => Ok(wish),
-            Some(clashes) => Err(wish.refused(format!("the net does not fit: {}", clashes.join("; ")))),
+            Some(clashes) => {
+                Err(wish.lacks(format!("the net does not fit: {}", clashes.join("; ")), Remedy::LayerNames))
+            }
         }
     }
 
