@@ -58,12 +58,12 @@ struct NewMember {
 pub(crate) fn plan(specs: &[TensorSpec], metadata: &[(String, String)]) -> Result<(Plan, Vec<u64>, u64), Error> {
     unique(FORMAT, "the tensor", specs.iter().map(|spec| &*spec.name))?;
     unique(FORMAT, "the metadata key", metadata.iter().map(|(k, _)| k.as_str()))?;
-    let raw: Vec<&str> = specs.iter().map(|spec| &*spec.name).collect();
+    let paths = members(&specs.iter().map(|spec| &*spec.name).collect::<Vec<_>>());
     let mut pos = 0;
     let mut tensors = Vec::with_capacity(specs.len());
     let mut offsets = Vec::with_capacity(specs.len());
     let (mut heads, mut places) = (Vec::new(), HashMap::new());
-    for (spec, path) in specs.iter().zip(members(&raw)) {
+    for (spec, path) in specs.iter().zip(paths) {
         let head = npy::write::header(spec)?;
         let len = head.len() as u64;
         let place = *places.entry((spec.dtype, &spec.shape)).or_insert(heads.len());
