@@ -69,6 +69,8 @@ mod written; // safetensors and npy, against other people's readers and writers
 // Conversions.
 #[cfg(unix)]
 mod batch; // many conversions, killed and run again; a line each
+#[cfg(unix)]
+mod batch_done; // when a job of a batch is done, and why it is done again
 mod changes; // what a conversion changes is said, and nothing else
 mod channels_last; // values with the channels last, of NHWC nets and for TensorFlow, against naive layers
 mod convert; // receipts, pipes, interruptions, hostile names

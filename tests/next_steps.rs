@@ -8,9 +8,8 @@ use std::process::Command;
 use blob_core::DType;
 use blob_io::Format;
 
-use crate::sessions::goldens;
 use crate::support::tensors::{Tensor, write};
-use crate::support::{data, in_locale, ran, report, tool};
+use crate::support::{data, goldens, in_locale, ran, report, tool};
 
 /// What a reader puts in place of words that stand for something else, longer words first.
 const STAND_INS: &[(&str, &str)] = &[
@@ -40,7 +39,8 @@ struct Named {
     is_whole: bool,
 }
 
-/// The commands of a help line: those in backquotes, and one that begins the line, or follows `for instance: ` or `do `.
+/// The commands of a help line: those in backquotes, and one that begins the line, or that follows `for instance: ` or
+/// `do `.
 fn commands_of(help: &str) -> Vec<Named> {
     let quoted = help.split('`').skip(1).step_by(2).filter(|text| text.starts_with("blob "));
     let mut all: Vec<Named> = quoted.map(|line| Named { line: line.to_owned(), is_whole: false }).collect();

@@ -7,7 +7,6 @@
 //! review the difference before you commit it.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
@@ -18,17 +17,7 @@ use crate::support::archive::{named, npy, safetensors, theirs};
 use crate::support::message::{len, shape, var};
 use crate::support::schemas;
 use crate::support::tensors::{Tensor, written};
-use crate::support::{Folder, changed, compare_cases, data, find, in_locale, on_terminal, ran, report, tool};
-
-/// A folder with links to the goldens.
-pub(crate) fn goldens() -> Folder {
-    let folder = Folder::new();
-    for golden in fs::read_dir(data("")).unwrap() {
-        let golden = golden.unwrap();
-        symlink(golden.path(), folder.path().join(golden.file_name())).unwrap();
-    }
-    folder
-}
+use crate::support::{Folder, changed, compare_cases, data, find, goldens, in_locale, on_terminal, ran, report, tool};
 
 /// Runs the session of this name in a folder that `prepare` has filled.
 fn play(name: &str, prepare: impl FnOnce(&Folder)) {

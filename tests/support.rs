@@ -178,6 +178,17 @@ impl Folder {
     }
 }
 
+/// A folder with links to the goldens.
+#[cfg(unix)]
+pub(crate) fn goldens() -> Folder {
+    let folder = Folder::new();
+    for golden in fs::read_dir(data("")).expect("goldens") {
+        let golden = golden.expect("a golden");
+        std::os::unix::fs::symlink(golden.path(), folder.path().join(golden.file_name())).expect("a link");
+    }
+    folder
+}
+
 impl std::ops::Deref for Folder {
     type Target = tempfile::TempDir;
 

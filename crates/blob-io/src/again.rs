@@ -80,11 +80,13 @@ impl Complete {
         limits: &Limits,
     ) -> Result<Option<bool>, Error> {
         let expected = Arc::new(Expected::new(format, wanted.clone()));
-        let options = OpenOptions::new().limits(limits.clone()).expected(expected);
+        let mut options = OpenOptions::new().limits(limits.clone());
+        options.expected = Some(expected);
         let Some(Reopened { file, is_recognised }) = self.opened_by(format, &options)? else { return Ok(None) };
-        let is_left = |place: usize| !file.as_planned.get(place).copied().unwrap_or(false);
-        let (left, all) = (wanted.clone().enumerate().filter(|(place, _)| is_left(*place)), wanted.len());
-        let left: Vec<Wanted<'a>> = left.map(|(_, wanted)| wanted).collect();
+        let all = wanted.len();
+        let is_known = file.as_planned.iter().copied().chain(std::iter::repeat(false));
+        let left: Vec<Wanted<'a>> =
+            wanted.zip(is_known).filter_map(|(wanted, is_known)| (!is_known).then_some(wanted)).collect();
         let dropped = all - left.len();
         check_left(&file, left.into_iter(), (dropped, may_hold_more))?;
         Ok(Some(is_recognised))

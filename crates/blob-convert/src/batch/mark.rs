@@ -1,7 +1,7 @@
 //! The mark of a job: a digest of a recipe, independent of the names and the places of files.
 //!
-//! Covers the steps, the form of the output, and the content of each file that is read besides the source's tensors: the
-//! net, names, the model that tensors go into, MXNet's symbol beside the source, and the list of the source's files.
+//! Covers the steps, the form of the output, and the content of each file that is read besides the source's tensors:
+//! the net, names, the model that tensors go into, MXNet's symbol beside the source, the list of the source's files.
 
 use std::collections::HashMap;
 use std::fs::{self, File};

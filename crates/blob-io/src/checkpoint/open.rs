@@ -36,8 +36,8 @@ pub struct OpenOptions {
     path: Option<PathBuf>,
     /// The file beside an ONNX model, by the name there.
     beside: Option<(String, Input)>,
-    /// The plan of a file that was just written.
-    expected: Option<Arc<Expected>>,
+    /// The plan of a file that was just written: entries as planned are dropped, and `Checkpoint::as_planned` tells.
+    pub(crate) expected: Option<Arc<Expected>>,
 }
 
 impl OpenOptions {
@@ -80,12 +80,6 @@ impl OpenOptions {
     /// Takes this for the file `name` beside an ONNX model, which has no folder yet.
     pub(crate) fn beside(mut self, name: impl Into<String>, file: Input) -> Self {
         self.beside = Some((name.into(), file));
-        self
-    }
-
-    /// Drops entries that are as planned, which [`Checkpoint::as_planned`] tells.
-    pub(crate) fn expected(mut self, expected: Arc<Expected>) -> Self {
-        self.expected = Some(expected);
         self
     }
 
