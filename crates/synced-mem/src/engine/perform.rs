@@ -30,8 +30,8 @@ use crate::stats::EventKind;
 impl State {
     pub(crate) fn perform(&mut self, step: &Step, operation: &mut Operation<'_>) -> Result<(), Error> {
         match step {
-            Step::Alloc(slot) => self.alloc(*slot),
-            Step::Replace { slot: HOST, .. } => self.replace_host(),
+            Step::Alloc(slot) => self.alloc(*slot, &mut operation.stock),
+            Step::Replace { slot: HOST, .. } => self.replace_host(&mut operation.stock),
             Step::Replace { slot, overwritten } => {
                 let block = self.new_block(*slot)?;
                 self.replace_block(*slot, block, overwritten);
@@ -59,8 +59,8 @@ impl State {
     }
 
     /// A copy of the valid bytes takes the place of the host's own memory, which is left to a queue that has failed.
-    fn replace_host(&mut self) -> Result<(), Error> {
-        let buffer = self.new_host_buffer()?;
+    fn replace_host(&mut self, stock: &mut Option<HostBuffer>) -> Result<(), Error> {
+        let buffer = self.new_host_buffer(stock)?;
         assert!(self.facts.len <= buffer.len(), "a buffer for all bytes");
         for range in self.facts.replicas.valid(HOST).iter() {
             let (from, to) = (self.host_ptr(HOST, range.start), buffer.ptr().as_ptr());

@@ -97,6 +97,8 @@ pub(crate) struct Met {
 pub(crate) struct Operation<'a> {
     pub(crate) request: Request<QueueHandle>,
     pub(crate) brings: Option<Box<Brings<'a>>>,
+    /// A buffer for the host's copy that was slow to get, and is not the memory's yet.
+    pub(crate) stock: Option<HostBuffer>,
 }
 
 /// Bytes or memory from outside.
@@ -127,7 +129,7 @@ impl<'a> Asked<'a> {
 
 impl Operation<'_> {
     pub(crate) fn new(request: Request<QueueHandle>) -> Self {
-        Self { request, brings: None }
+        Self { request, brings: None, stock: None }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::engine::perform::room::Room;
 use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::error::Error;
+use crate::host::pool::HostPool;
 use crate::stats::EventKind;
 use crate::sync::Door;
 
@@ -28,6 +29,8 @@ enum Pause {
     Settle(u64),
     Outside(Box<Outside>),
     Room(Room),
+    /// For a buffer of so many bytes of a pool that is slow.
+    Stock(HostPool, usize),
 }
 
 /// The end of a pause.
@@ -73,6 +76,10 @@ pub(super) fn run<R, L>(
                 course.ended = Some(Ended::Outside(Box::new(ended)));
             }
             Err(Pause::Room(room)) => course.ended = Some(Ended::Room(room.slot, room.make())),
+            Err(Pause::Stock(pool, bytes)) => {
+                let stocked = pool.take(bytes).map(|buffer| operation.stock = Some(buffer));
+                course.ended = Some(Ended::Room(HOST, stocked));
+            }
             Err(Pause::Settle(settled)) => door.settle(|state| state.settlements == settled),
         }
     }
@@ -131,9 +138,9 @@ impl State {
         }
         loop {
             let steps = match plan::next(&self.facts, &operation.request, &course.progress) {
-                Ok(Next::Perform(steps)) => match steps.allocates().and_then(|slot| self.reserve(slot)) {
+                Ok(Next::Perform(steps)) => match steps.allocates().and_then(|slot| self.lacks(slot, operation)) {
                     None => steps,
-                    Some(room) => return Ok(Some(Pause::Room(room))),
+                    Some(pause) => return Ok(Some(pause)),
                 },
                 Ok(Next::Done) => {
                     if let (Request::Prefetch { range }, false) = (&operation.request, course.has_acted) {
@@ -168,6 +175,16 @@ impl State {
                     },
                 }
             }
+        }
+    }
+
+    /// What has to be had with the lock released, before a copy gets memory. Room comes last: the room that is reserved
+    /// here is that of a step that follows under the same lock.
+    fn lacks(&self, slot: Slot, operation: &Operation<'_>) -> Option<Pause> {
+        let pool = self.pool.as_ref().filter(|pool| slot == HOST && operation.stock.is_none() && pool.is_slow());
+        match pool {
+            Some(pool) => Some(Pause::Stock(pool.clone(), self.facts.len)),
+            None => self.reserve(slot).map(Pause::Room),
         }
     }
 

@@ -162,6 +162,11 @@ impl HostPool {
         self.inner.clears
     }
 
+    /// Whether a block may take long: a device's own kind of host memory is pinned when it is made, and cleared.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.inner.device.is_some()
+    }
+
     /// A block for `len` bytes; none if the pool could never keep one of this length.
     pub(crate) fn lend(&self, len: usize) -> Result<Option<Loan>, Error> {
         let Some(class) = self.inner.class(len) else {

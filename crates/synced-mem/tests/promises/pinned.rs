@@ -2,11 +2,17 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, DeviceId, Error, HostBlock, HostPool, Meter, Queue, SharedMem, SyncedMem};
+
+/// How long a block waits for the word to go on.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A loopback with host memory of its own kind: up to a number of blocks, never zero when they are fresh.
 #[derive(Debug)]
@@ -14,6 +20,8 @@ struct Pinning {
     inner: Arc<Loopback>,
     live: Arc<AtomicUsize>,
     most: usize,
+    /// The first block says that it has begun, and waits for the word to go on.
+    begun: Mutex<Option<(Sender<()>, Receiver<()>)>>,
 }
 
 struct Pinned {
@@ -68,6 +76,10 @@ unsafe impl Device for Pinning {
         if self.live.load(Ordering::Relaxed) == self.most {
             return Err(Error::device(self.id(), "host_block", "no more"));
         }
+        if let Some((begun, go)) = self.begun.lock().unwrap().take() {
+            begun.send(()).unwrap();
+            go.recv_timeout(PATIENCE).map_err(|_| Error::device(self.id(), "host_block", "no word to go on"))?;
+        }
         self.live.fetch_add(1, Ordering::Relaxed);
         let layout = Layout::from_size_align(len, 256).unwrap();
         // SAFETY: `len` is not 0, and the bytes are written at once.
@@ -81,9 +93,13 @@ unsafe impl Device for Pinning {
 }
 
 fn pinning(most: usize) -> (Arc<dyn Device>, Arc<AtomicUsize>) {
+    pinning_slowly(most, None)
+}
+
+fn pinning_slowly(most: usize, begun: Option<(Sender<()>, Receiver<()>)>) -> (Arc<dyn Device>, Arc<AtomicUsize>) {
     let live = Arc::<AtomicUsize>::default();
     let inner = Loopback::new(Mode::Deferred);
-    (Arc::new(Pinning { inner, live: Arc::clone(&live), most }), live)
+    (Arc::new(Pinning { inner, live: Arc::clone(&live), most, begun: Mutex::new(begun) }), live)
 }
 
 #[test]
@@ -103,6 +119,23 @@ fn memories_of_the_pool_lie_in_the_devices_blocks_and_read_as_zeros() {
     assert_eq!(SharedMem::from(SyncedMem::new_in(4096 + 1, &pool)).host(4000..).unwrap()[..], [0; 97]);
     pool.trim();
     assert_eq!(live.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_memory_answers_while_its_block_is_pinned() {
+    let ((begun, has_begun), (go, may_go)) = (mpsc::channel(), mpsc::channel());
+    let (device, live) = pinning_slowly(usize::MAX, Some((begun, may_go)));
+    let memory = SharedMem::from(SyncedMem::new_in(5000, &HostPool::of(&device, 1 << 20)));
+    thread::scope(|scope| {
+        let read = scope.spawn(|| memory.host(..).map(|bytes| bytes.to_vec()));
+        has_begun.recv().unwrap();
+        // Under the memory's lock the question would wait for the block, and the block for the word.
+        assert_eq!(memory.stats().fills.count, 0);
+        assert!(matches!(memory.host_overwrite(10..20), Err(Error::Conflict { .. })));
+        go.send(()).unwrap();
+        assert_eq!(read.join().unwrap().unwrap(), [0; 5000]);
+    });
+    assert_eq!(live.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -22,9 +22,10 @@ use crate::stats::EventKind;
 impl State {
     // ---- made ----
 
-    pub(crate) fn alloc(&mut self, slot: Slot) -> Result<(), Error> {
+    /// `stock` is a buffer that is there already.
+    pub(crate) fn alloc(&mut self, slot: Slot, stock: &mut Option<HostBuffer>) -> Result<(), Error> {
         if slot.is_host() {
-            let buffer = self.new_host_buffer()?;
+            let buffer = self.new_host_buffer(stock)?;
             self.put_host(slot, buffer);
             return Ok(());
         }
@@ -33,10 +34,11 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn new_host_buffer(&mut self) -> Result<HostBuffer, Error> {
-        let buffer = match &self.pool {
-            Some(pool) => pool.take(self.facts.len)?,
-            None => HostBuffer::zeroed(self.facts.len)?,
+    pub(crate) fn new_host_buffer(&mut self, stock: &mut Option<HostBuffer>) -> Result<HostBuffer, Error> {
+        let buffer = match (stock.take(), &self.pool) {
+            (Some(buffer), _) => buffer,
+            (None, Some(pool)) => pool.take(self.facts.len)?,
+            (None, None) => HostBuffer::zeroed(self.facts.len)?,
         };
         self.count_buffer(EventKind::Allocate, buffer.allocated());
         Ok(buffer)
