@@ -147,13 +147,14 @@ pub(crate) fn left_behind(
     }
     let Ok(Some(net)) = base.net() else { return Ok(None) };
     let is_replaced = |layer: &Layer| layer.tensors().any(|(_, name)| replaced.contains(name));
-    let is_norm = |layer: &Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale);
+    let is_norm_or_scale =
+        |layer: &Layer| matches!(layer.kind, LayerKind::BatchNorm | LayerKind::Bn | LayerKind::Scale);
     let before = |layer: &Layer| net.writer(*layer.bottoms.first()?);
-    let norms = net.layers().iter().filter(|layer| is_norm(layer) && layer.tensors().next().is_some());
+    let norms = net.layers().iter().filter(|layer| is_norm_or_scale(layer) && layer.tensors().next().is_some());
     let norms = norms.filter(|layer| !chosen.removed_layers.contains(&layer.name) && !is_replaced(layer));
     let left = norms.filter(|layer| {
-        let of = std::iter::successors(before(layer), |above| before(above).filter(|_| is_norm(above)));
-        of.take(MAX_NORMS).find(|above| !is_norm(above)).is_some_and(is_replaced)
+        let of = std::iter::successors(before(layer), |above| before(above).filter(|_| is_norm_or_scale(above)));
+        of.take(MAX_NORMS).find(|above| !is_norm_or_scale(above)).is_some_and(is_replaced)
     });
     let left: Vec<String> = left.map(|layer| layer.name.clone()).collect();
     Ok((!left.is_empty()).then(|| {

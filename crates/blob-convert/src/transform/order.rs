@@ -10,7 +10,7 @@ use blob_io::net::{Layer, LayerKind, Role as Of};
 
 use super::binding::{Bound, is_spatial};
 use super::step::Spec;
-use super::topology::{Source, Wire, axes, is_norm};
+use super::topology::{Source, Wire, axes, is_per_channel};
 
 /// The operators of MXNet's that multiply by a matrix among their inputs, under the names in symbols and the short
 /// ones.
@@ -73,7 +73,7 @@ pub(super) fn ordered<'s, 'n>(
             of_roles(&[Of::Weight, Of::Static, Of::Other])
         } else if is_spatial(layer) && wire.source.flat().is_some() {
             of_roles(&[Of::Weight])
-        } else if is_norm(layer) && wire.source.flat().is_some() {
+        } else if is_per_channel(layer) && wire.source.flat().is_some() {
             of_roles(&[Of::Weight, Of::Bias, Of::Mean, Of::Variance])
         } else if !wire.flats.is_empty() || MATRICES.contains(&&*layer.type_name) && !wire.source.is_last() {
             let own = wire.own.iter().filter_map(|value| spec(net.own_tensor(*value)?));
@@ -129,7 +129,7 @@ fn inputs(layer: &Layer, spec: &Spec<'_>) -> Option<usize> {
         (LayerKind::InnerProduct, [rows, columns]) => Some(if layer.transpose { *rows } else { *columns }),
         (LayerKind::Convolution, [_, channels, ..]) => channels.checked_mul(usize::try_from(layer.group).ok()?),
         (LayerKind::Deconvolution, [channels, ..]) => Some(*channels),
-        _ if is_norm(layer) => Some(spec.tensor.shape.count()),
+        _ if is_per_channel(layer) => Some(spec.tensor.shape.count()),
         _ => None,
     }
 }

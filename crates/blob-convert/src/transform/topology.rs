@@ -238,7 +238,7 @@ impl<'n> Reads<'n> {
             (_, Source::Vector(_)) if flattens || self.is(RESHAPING) && axes::keeps_one_position(layer) => source,
             (_, Source::Vector(product) | Source::Reshaped(product)) if self.is(RESHAPING) => Source::Reshaped(product),
             // On the net's input, the factors per channel would have to be reversed too.
-            _ if is_norm(layer) && source.input().is_none() => source,
+            _ if is_per_channel(layer) && source.input().is_none() => source,
             _ => mixed,
         }
     }
@@ -247,7 +247,7 @@ impl<'n> Reads<'n> {
     fn size_after(&self) -> Option<[u64; 2]> {
         let (layer, size) = (self.layer, self.size);
         let is_resized = is_windowed(layer) || layer.type_name == "Pooling";
-        let is_kept = self.is(PLAIN) || is_join(layer) || self.is_by_channel || self.flattens || is_norm(layer);
+        let is_kept = self.is(PLAIN) || is_join(layer) || self.is_by_channel || self.flattens || is_per_channel(layer);
         let keeps_one = self.is(KEEPING_ONE) || self.is(RESHAPING) || self.is(SQUEEZING);
         match size {
             _ if layer.type_name == "Pooling" && layer.window.is_global => Some([1, 1]),
@@ -296,7 +296,7 @@ fn begun<'n>(net: &Bound<'_>, value: usize) -> Source<'n> {
 }
 
 /// Whether a layer has values for each channel.
-pub(super) fn is_norm(layer: &Layer) -> bool {
+pub(super) fn is_per_channel(layer: &Layer) -> bool {
     let by_channel = [LayerKind::BatchNorm, LayerKind::Bn, LayerKind::Scale, LayerKind::Bias, LayerKind::PRelu]
         .contains(&layer.kind);
     by_channel || matches!(&*layer.type_name, "LayerNorm" | "InstanceNorm")

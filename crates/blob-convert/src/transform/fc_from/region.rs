@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use blob_io::net::{Layer, LayerKind, Net};
 
-use crate::transform::topology::{Source, Wire, is_norm};
+use crate::transform::topology::{Source, Wire, is_per_channel};
 
 /// The layers that read one flattened value, directly or through plain layers and layers by channel.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Regi
             region.is_last |= wire.source.is_last();
             match wire.layer.kind {
                 LayerKind::InnerProduct if wire.source.flat() == Some(*flat) => region.products.push(wire.layer),
-                _ if passes_on && is_norm(wire.layer) => region.by_channel.push(wire.layer),
+                _ if passes_on && is_per_channel(wire.layer) => region.by_channel.push(wire.layer),
                 _ if !passes_on => region.others.push(wire.layer),
                 _ => {}
             }

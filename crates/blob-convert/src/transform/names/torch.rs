@@ -132,7 +132,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
     // The BatchNorms so far, by `plain` name.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
     for layer in net.layers() {
-        if is_norm(net, layer) {
+        if is_bare_norm(net, layer) {
             norms.insert(plain(&layer.name), layer);
         }
         // A Scale after a BatchNorm belongs to the same PyTorch module.
@@ -209,12 +209,12 @@ fn scaled<'a>(net: &Bound<'a>, scale: &Layer) -> Option<&'a Layer> {
     let [bottom] = *scale.bottoms else {
         return None;
     };
-    let norm = net.net().writer(bottom).filter(|layer| is_norm(net, layer))?;
+    let norm = net.net().writer(bottom).filter(|layer| is_bare_norm(net, layer))?;
     scale_after(net, norm).filter(|after| std::ptr::eq(*after, scale)).map(|_| norm)
 }
 
 /// Whether a layer is a BatchNorm without gamma and beta.
-fn is_norm(net: &Bound<'_>, layer: &Layer) -> bool {
+fn is_bare_norm(net: &Bound<'_>, layer: &Layer) -> bool {
     layer.kind == LayerKind::BatchNorm && net.tensor(layer, Role::Weight).is_none()
 }
 
