@@ -56,6 +56,10 @@ pub(super) fn bars(check: &Check<'_>, folder: &Path, file: &Path) -> Result<()> 
     })?;
     check.give(file)?;
     let listed = timed(check, "remove(files.at(-1)); await add(given.file, {});")?;
+    let read = timed(
+        check,
+        "const { file } = files.at(-1); for (let at = 0; at < file.size; at += 16 << 20) await file.slice(at, at + (16 << 20)).arrayBuffer();",
+    )?;
     let stats = timed(
         check,
         "for (const t of files.at(-1).list.tensors) await ask('stats', { key: files.at(-1).key, place: t.index, bins: 0 });",
@@ -92,7 +96,8 @@ pub(super) fn bars(check: &Check<'_>, folder: &Path, file: &Path) -> Result<()> 
         Bar::at_most("memory of the module, 6 GB", long_memory, 96.0, "MiB"),
     ];
     println!(
-        "page-check: statistics {stats:.0} ms (the tool {tool_stats:.0}), conversion {converted:.0} ms ({tool_converts:.0})"
+        "page-check: statistics {stats:.0} ms (the tool {tool_stats:.0}, the browser's reading alone {read:.0}), \
+         conversion {converted:.0} ms ({tool_converts:.0})"
     );
     bars.iter().for_each(|bar| println!("page-check: {}", bar.line()));
     ensure!(bars.iter().all(Bar::is_met), "a bar is missed");
