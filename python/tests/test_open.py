@@ -9,7 +9,9 @@ import io
 import json
 import os
 import pickle
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,6 +26,18 @@ import blob_io
 import numpy as np
 import pytest
 from conftest import DATA, caffemodel
+
+
+def test_the_import_is_of_few_modules() -> None:
+    script = "import sys; before = set(sys.modules); import blob_io; print(*sorted(set(sys.modules) - before))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout.decode().split()
+    own = {f"blob_io{name}" for name in ("", "._blob_io", "._convert", "._errors", "._methods", "._safetensors")}
+    assert set(loaded) <= own | {"__future__", "_xxsubinterpreters"}, "the import takes more time"
+    script = "import blob_io; names = [getattr(blob_io, name).__name__ for name in blob_io.__all__]; print(len(names))"
+    assert int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout) > 25
+    assert set(blob_io.__all__) <= set(dir(blob_io)) and isinstance(blob_io.Stats, type)
+    with pytest.raises(AttributeError, match="nothing"):
+        blob_io.nothing  # type: ignore[attr-defined]
 
 
 def test_a_file_is_a_mapping_in_its_own_order(path: str, weight: np.ndarray) -> None:
@@ -79,6 +93,38 @@ def test_a_model_is_read_with_the_values_beside_it(tmp_path: Path) -> None:
     values.unlink()
     with blob_io.open(model) as f, pytest.raises(blob_io.BlobError, match="net.onnx.data"):
         f.get_tensor("ip/0")
+
+
+def test_a_pair_of_onnx_is_verified_and_converted(tmp_path: Path) -> None:
+    truth = json.loads((DATA / "onnx/truth.json").read_bytes())["pair/net.onnx"]  # of onnx, which wrote the pair, too
+    model, values = (Path(shutil.copy(DATA / "onnx/pair" / name, tmp_path)) for name in ("net.onnx", "net.onnx.data"))
+    written = tmp_path / "net.safetensors"
+    assert blob_io.verify(model).ok
+    receipt = blob_io.convert(model, written)
+    assert receipt["tensors"] == len(truth) == 4 and not any(change.is_loss for change in receipt.changes)
+    with blob_io.open(written) as f, blob_io.open(model, mmap=True) as pair:
+        assert set(f) == set(pair) == set(truth) and not any(t.is_view for t in pair.values())
+        for name, (dtype, shape, digest) in truth.items():
+            assert (f[name].dtype, list(f[name].shape)) == (pair[name].dtype, list(pair[name].shape)) == (dtype, shape)
+            assert all(hashlib.sha256(of[name].tobytes()).hexdigest() == digest for of in (f, pair)), name
+            np.testing.assert_array_equal(pair[name].numpy(), f.get_tensor(name))
+    assert blob_io.verify(written, against=model).ok and blob_io.diff(model, written).same
+    assert blob_io.hash(model) == blob_io.hash(written)
+    # Values are put into a model of one file, and a pair is not replaced by half of one.
+    with pytest.raises(blob_io.BlobError, match="net.onnx.data"):
+        blob_io.convert(written, tmp_path / "other.onnx", into=model)
+    assert not (tmp_path / "other.onnx").exists()
+    # Values that changed, and values that are cut, are found by their names.
+    changed = bytearray(values.read_bytes())
+    changed[-1] ^= 1
+    values.write_bytes(changed)
+    assert [finding.subject for finding in blob_io.verify(written, against=model).findings] == ["fc.bias"]
+    values.write_bytes(changed[:-1])
+    findings = blob_io.verify(model).findings
+    assert findings and all("net.onnx.data" in finding.message for finding in findings)
+    with pytest.raises(blob_io.BlobError, match="net.onnx.data"):
+        blob_io.convert(model, tmp_path / "net.npz")
+    assert not (tmp_path / "net.npz").exists()
 
 
 def test_an_array_is_written_by_its_owner_alone(path: str, weight: np.ndarray) -> None:
@@ -162,6 +208,39 @@ def test_a_large_array_of_a_file_object_costs_one_request() -> None:
     before = len(source.asked)
     assert f.get_tensor("fc2/0").sum() == rows.size
     assert len(source.asked) - before <= 2, source.asked
+
+
+def header_regions(f: blob_io.File, length: int) -> int:
+    """How many stretches of the file are no values: no reader that skips the values needs fewer requests."""
+    spans = sorted((t.offset, t.nbytes) for t in f.values() if t.offset is not None)
+    edges = [0, *(edge for offset, nbytes in spans for edge in (offset, offset + nbytes)), length]
+    return sum(begin < end for begin, end in zip(edges[::2], edges[1::2], strict=True))
+
+
+@pytest.mark.parametrize("format", ["safetensors", "npz", "caffemodel", "params", "h5"])
+def test_headers_of_large_arrays_cost_the_least_requests(tmp_path: Path, format: str) -> None:
+    saved = tmp_path / f"net.{format}"
+    blob_io.save_file({f"w{n}/0": np.full(1 << 19, n, np.float32) for n in range(12)}, saved)
+    source = Counting(saved.read_bytes())
+    f = blob_io.open(source)
+    assert len(f.keys()) == 12
+    least = header_regions(f, saved.stat().st_size)
+    assert least == 1 if format == "safetensors" else least <= 12 + 1
+    assert len(source.asked) <= least, source.asked
+    asked = sum(source.asked)
+    assert asked <= least * (64 << 10) + (8 << 10), "values were read to skip these"
+    assert f["w7/0"].numpy().sum() == 7 << 19
+    assert sum(source.asked) - asked <= (2 << 20) + (1 << 20), "far more was read than the array"
+
+
+@pytest.mark.parametrize("format", ["safetensors", "npz", "caffemodel", "params"])
+def test_headers_of_small_arrays_cost_few_requests(tmp_path: Path, format: str) -> None:
+    saved = tmp_path / f"net.{format}"
+    blob_io.save_file({f"w{n}/0": np.full(25_000, n, np.float32) for n in range(400)}, saved)
+    source = Counting(saved.read_bytes())
+    assert len(blob_io.open(source).keys()) == 400
+    # The list of an npz stands at the end.
+    assert len(source.asked) <= (6 if format == "npz" else 5), source.asked
 
 
 def test_what_a_file_object_raises_is_raised() -> None:

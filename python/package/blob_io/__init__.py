@@ -24,10 +24,27 @@ from ._blob_io import File, Tensor, open
 from ._convert import convert, diff, hash, load_file, merge, permute, save_file, split, verify
 from ._errors import BlobError, LimitExceeded, Malformed, Misfit, NotTensors, Unsupported
 from ._safetensors import safe_open
-from ._slices import Slice
-from ._types import Change, Diff, DiffRow, Distance, Finding, Histogram, Layer, Receipt, Report, Stats, Warning_
 
 _methods.add()
+
+TYPE_CHECKING = False  # Checkers of types take the name for true; `typing` takes more time than all else here.
+if TYPE_CHECKING:
+    from ._slices import Slice
+    from ._types import Change, Diff, DiffRow, Distance, Finding, Histogram, Layer, Receipt, Report, Stats, Warning_
+else:
+
+    def __getattr__(name):
+        """The classes of results, whose modules are imported when a class is first named."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import _slices, _types
+
+        found = globals()[name] = getattr(_slices if name == "Slice" else _types, name)
+        return found
+
+    def __dir__():
+        return sorted(globals().keys() | set(__all__))
+
 
 __version__ = "0.1.0"
 

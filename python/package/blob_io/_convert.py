@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from _collections_abc import Mapping  # as collections.abc has it; loaded with the interpreter
 from os import PathLike
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from . import _blob_io
-from ._blob_io import File, Tensor
+from ._blob_io import File
 from ._errors import BlobError
-from ._types import Change, Diff, Finding, Receipt, Report
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
-    _Framework = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, BinaryIO, Literal
 
-_Path = str | PathLike[str]
-_Source = _Path | bytes | bytearray | memoryview | BinaryIO | File
-_Progress = Callable[[int, int], object] | Any
+    from ._blob_io import Tensor
+    from ._types import Diff, Receipt, Report
+
+    _Framework = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
+    _Path = str | PathLike[str]
+    _Source = _Path | bytes | bytearray | memoryview | BinaryIO | File
+    _Progress = Callable[[int, int], object] | Any
 
 #: The reasons of an error by which a file is broken, and not unread.
 _BROKEN = {"checksum", "empty", "html", "lfs-pointer", "truncated", "malformed"}
@@ -257,6 +261,8 @@ def _write_recipe(
 
 
 def _receipt(said: Mapping[str, Any]) -> Receipt:
+    from ._types import Change, Receipt
+
     written = Receipt.parse(said["receipt"]) if said.get("receipt") else None
     fields: Mapping[str, Any] = written if written is not None else _fields(said)
     receipt = Receipt(fields)
@@ -312,6 +318,8 @@ def verify(
     except BlobError as error:
         if error.reason not in _BROKEN:
             raise
+        from ._types import Finding, Report
+
         return Report([Finding(error.subject, str(error), error.reason or "", error.offset)], [])
     other = None if against is None else _opened(against)
     how: dict[str, Any] = {"finite": finite, "strict": strict, "is_part": selection is not None, "net": net, "symbol": symbol}

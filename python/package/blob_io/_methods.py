@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from _collections_abc import Mapping  # as collections.abc has it; loaded with the interpreter
 
 from ._blob_io import File, Tensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: How many tensors a table of a notebook shows.
 _SHOWN = 100

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from os import PathLike
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from ._blob_io import open
 
-from ._blob_io import File, open
-from ._slices import Slice
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+    from types import TracebackType
+    from typing import Any, Literal
+
+    from ._blob_io import File
+    from ._slices import Slice
+
     _Framework = Literal["numpy", "torch", "jax"]
 
 

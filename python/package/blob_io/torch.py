@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from os import PathLike
-from typing import Any
-
-from ._convert import _Progress, _Source, save_file
 from ._convert import load_file as _load_file
+from ._convert import save_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+    from typing import Any
+
+    from ._convert import _Progress, _Source
 
 __all__ = ["load_file", "save_file"]
 
