@@ -1,5 +1,7 @@
 //! The things that `open` takes besides a path: bytes, and file objects of any kind as sources of positioned reads.
 
+mod blocks;
+
 use std::io::{self, Read};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
@@ -14,9 +16,7 @@ use pyo3::types::{PyBytes, PyString};
 use crate::error::Stop;
 use crate::mapping::duplicate;
 use crate::work::opening;
-
-/// Small reads of a file object are answered from a block of this size: headers cost few requests to a server.
-const AHEAD: usize = 1 << 20;
+use blocks::Blocks;
 
 /// Something open, and the file behind it where there is one.
 pub(crate) struct Opening {
@@ -99,9 +99,9 @@ fn read(object: &Bound<'_, PyAny>, bytes: usize) -> PyResult<PyBackedBytes> {
 struct Seekable {
     object: Py<PyAny>,
     len: u64,
-    /// Where the bytes read last begin, and the bytes. Nobody waits for the lock with the interpreter's lock held:
-    /// every read is done without it.
-    ahead: Mutex<(u64, Vec<u8>)>,
+    /// The bytes that were read ahead. Nobody waits for the lock with the interpreter's lock held: every read is done
+    /// without it.
+    blocks: Mutex<Blocks>,
     /// The thread whose read the object is in. A read of the object's own, of the same file, would wait for itself.
     reading: Mutex<Option<ThreadId>>,
 }
@@ -110,7 +110,7 @@ impl Seekable {
     fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         object.call_method1("seek", (0, 2))?;
         let len = object.call_method0("tell")?.extract()?;
-        Ok(Self { object: object.clone().unbind(), len, ahead: Mutex::default(), reading: Mutex::default() })
+        Ok(Self { object: object.clone().unbind(), len, blocks: Mutex::default(), reading: Mutex::default() })
     }
 
     /// Fills `out` from the object.
@@ -152,22 +152,16 @@ impl Source for Seekable {
         if *locked(&self.reading) == Some(thread::current().id()) {
             return Err(io::Error::other("the file object's read() reads the file that it is read for"));
         }
-        let mut ahead = locked(&self.ahead);
-        if out.len() >= AHEAD {
-            return self.fetch(offset, out);
-        }
-        let found = |(begin, bytes): &(u64, Vec<u8>)| {
-            let at = usize::try_from(offset.checked_sub(*begin)?).ok()?;
-            bytes.get(at..at.checked_add(out.len())?).map(<[u8]>::to_vec)
-        };
-        if let Some(bytes) = found(&ahead) {
-            out.copy_from_slice(&bytes);
+        let mut blocks = locked(&self.blocks);
+        if let Some(bytes) = blocks.found(offset, out.len()) {
+            out.copy_from_slice(bytes);
             return Ok(());
         }
-        let mut bytes = vec![0; (self.len - offset).min(AHEAD as u64) as usize];
-        self.fetch(offset, &mut bytes)?;
-        out.copy_from_slice(&bytes[..out.len()]);
-        *ahead = (offset, bytes);
+        let Some((begin, window)) = blocks.window(offset, out.len()) else { return self.fetch(offset, out) };
+        let mut bytes = vec![0; (self.len - begin).min(window as u64) as usize];
+        self.fetch(begin, &mut bytes)?;
+        out.copy_from_slice(&bytes[(offset - begin) as usize..][..out.len()]);
+        blocks.keep(begin, bytes);
         Ok(())
     }
 }

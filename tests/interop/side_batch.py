@@ -129,6 +129,15 @@ class Counted:
         return self.application(environment, start)
 
 
+def regions(opened, length):
+    """How many stretches of a file are no values: a reader that skips the values needs as many requests."""
+    edges = [0]
+    for offset, nbytes in sorted((tensor.offset, tensor.nbytes) for tensor in opened.values()):
+        edges += [offset, offset + nbytes]
+    edges.append(length)
+    return sum(begin < end for begin, end in zip(edges[::2], edges[1::2]))
+
+
 def from_s3(folder):
     """500 MB in S3: how many ranges the headers cost, and one tensor."""
     import fsspec
@@ -146,7 +155,7 @@ def from_s3(folder):
     files.mkdir("bucket")
     arrays = {"layer%02d/0" % n: np.full((1250, 2500), n, np.float32) for n in range(40)}
     wrong, tensors, ranges = [], 0, {}
-    for format, most in [("safetensors", 4), ("npz", 4), ("caffemodel", 4 + len(arrays)), ("params", 4 + len(arrays))]:
+    for format in ["safetensors", "npz", "caffemodel", "params"]:
         path = os.path.join(folder, "net." + format)
         blob_io.save_file(arrays, path)
         assert os.path.getsize(path) >= 500e6
@@ -157,6 +166,7 @@ def from_s3(folder):
             opened = blob_io.open(remote)
             names = opened.keys()
             ranges[format] = len(counted.reads)
+            most = regions(opened, remote.size)
             value = opened[names[7]].numpy()
         tensors += len(names)
         if len(names) != len(arrays) or (value != 7).any() or value.size != arrays["layer07/0"].size:
