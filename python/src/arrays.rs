@@ -85,7 +85,7 @@ pub(crate) fn merge(py: Python<'_>, arrays: Vec<Bound<'_, PyAny>>, axis: i32) ->
     let (shape, dtype) = (first.shape.with_extent(axis, extents.sum())?, first.dtype);
     let made = operate(py, &given, &[shape], dtype, |blobs, outs| {
         let parts: Vec<&AnyBlob> = blobs.iter().collect();
-        blob_ops::merge_into(&parts, axis, outs[0])
+        at_new().merge_into(&parts, axis, outs[0])
     })?;
     Ok(only(made))
 }
@@ -106,7 +106,7 @@ pub(crate) fn split(
         return Err(PyValueError::new_err(format!("the sizes do not add up to the axis's extent, {extent}")).into());
     }
     let dtype = given.dtype;
-    operate(py, &[given], &shapes, dtype, |blobs, outs| blob_ops::split_into(&blobs[0], axis, outs))
+    operate(py, &[given], &shapes, dtype, |blobs, outs| at_new().split_into(&blobs[0], axis, outs))
 }
 
 /// An array with its axes in another order.
@@ -118,6 +118,11 @@ pub(crate) fn permute(py: Python<'_>, array: &Bound<'_, PyAny>, order: Vec<i32>)
     let (shape, dtype) = (Shape::new(dims)?, given.dtype);
     let work = |blobs: &[AnyBlob], outs: &mut [&mut AnyBlob]| blob_ops::permute_into(&blobs[0], &order, outs[0]);
     Ok(only(operate(py, &[given], &[shape], dtype, work)?))
+}
+
+/// Blocks are written for the first time by the operation.
+fn at_new() -> blob_ops::At {
+    blob_ops::at_host().with_new_outputs()
 }
 
 fn only(mut made: Vec<Tensor>) -> Tensor {

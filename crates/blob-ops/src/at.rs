@@ -4,6 +4,7 @@
 //! The place is known before a byte is borrowed. Relies on the memories' reports, and on `cuda.rs` for which
 //! queues have kernels. Moves nothing.
 
+use crate::cpu::Exec;
 use crate::cuda;
 use blob_core::{AnyBlob, Part};
 use smallvec::SmallVec;
@@ -27,7 +28,11 @@ use synced_mem::{Lacking, Location, Queue, SharedMem};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct At(Place);
+pub struct At {
+    place: Place,
+    /// Whether outputs are in memory that nobody has written.
+    is_new: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Place {
@@ -37,7 +42,7 @@ enum Place {
 }
 
 /// The place of the free functions.
-pub(crate) static WITH_THE_DATA: At = At(Place::Data);
+pub(crate) static WITH_THE_DATA: At = At { place: Place::Data, is_new: false };
 
 /// The queue's device: inputs are brought there, and outputs are written there.
 ///
@@ -46,15 +51,29 @@ pub(crate) static WITH_THE_DATA: At = At(Place::Data);
 /// [`stats`](crate::stats). Results have the same bits at every place. Work at a GPU that fails is an error, not work
 /// for the host.
 pub fn at(queue: &Arc<dyn Queue>) -> At {
-    At(if cuda::has_kernels(&**queue) { Place::Device(Arc::clone(queue)) } else { Place::Host })
+    let place = if cuda::has_kernels(&**queue) { Place::Device(Arc::clone(queue)) } else { Place::Host };
+    At { place, is_new: false }
 }
 
 /// The host, wherever the bytes are.
 pub fn at_host() -> At {
-    At(Place::Host)
+    At { place: Place::Host, is_new: false }
 }
 
 impl At {
+    /// The same place, for merges and splits into memory that the system has just mapped, and that nobody has written.
+    /// The host then writes through the caches, page by page: the system puts zeros there when a page is first touched.
+    /// Results are the same.
+    #[must_use]
+    pub fn with_new_outputs(self) -> At {
+        At { is_new: true, ..self }
+    }
+
+    /// The way to run a move on the host that writes this many bytes.
+    pub(crate) fn exec(&self, bytes: usize) -> Exec {
+        if self.is_new { Exec::of_new(bytes) } else { Exec::of(bytes) }
+    }
+
     /// The queue on which the operation works; `None` is the host. Operands that are read and written are given as
     /// both.
     #[inline(always)]
@@ -63,7 +82,7 @@ impl At {
         reads: impl IntoIterator<Item = Operand<'a>>,
         writes: impl IntoIterator<Item = Operand<'a>>,
     ) -> Option<Arc<dyn Queue>> {
-        match &self.0 {
+        match &self.place {
             Place::Host => None,
             Place::Data if !cuda::is_possible() => None,
             Place::Data => with_the_least_missing(&mut reads.into_iter(), &mut writes.into_iter()),
@@ -162,6 +181,15 @@ fn decide(host: Cost, devices: impl Iterator<Item = Cost>) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::machine::Store;
+
+    #[test]
+    fn new_outputs_are_written_through_the_caches_page_by_page() {
+        let exec = at_host().with_new_outputs().exec(256 << 20);
+        assert!(exec.store == Store::Cached && exec.pieces >= 128, "{exec:?}");
+        assert_eq!(at_host().exec(256 << 20).store, WITH_THE_DATA.exec(256 << 20).store);
+        assert_eq!(at_host().with_new_outputs().exec(1 << 10).pieces, 1);
+    }
 
     #[test]
     fn the_place_that_lacks_the_least_of_the_inputs_then_of_the_output_then_the_last() {

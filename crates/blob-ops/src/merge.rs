@@ -7,7 +7,6 @@ pub(crate) mod rows;
 use crate::argument::{Argument, Mismatch};
 use crate::at::{At, Operand, WITH_THE_DATA};
 use crate::check::Named;
-use crate::cpu::Exec;
 use crate::cpu::copy::{Rows, RowsMut};
 use crate::device_op::DeviceOp;
 use crate::error::Error;
@@ -297,7 +296,7 @@ fn merge_rows(at: &At, op: &'static str, parts: &[&AnyBlob], rows: usize, out: &
     }
     let mut parts: SmallVec<[Rows<'_>; INLINE_GUARDS]> = SmallVec::with_capacity(guards.len());
     parts.extend(guards.iter().map(|guard| Rows::new(guard, rows)));
-    rows::merge(Exec::of(dst.len()), &parts, &mut dst);
+    rows::merge(at.exec(dst.len()), &parts, &mut dst);
     Ok(())
 }
 
@@ -314,6 +313,6 @@ fn split_rows(at: &At, op: &'static str, blob: &AnyBlob, rows: usize, parts: &mu
     }
     let mut parts: SmallVec<[RowsMut<'_>; INLINE_GUARDS]> = SmallVec::with_capacity(guards.len());
     parts.extend(guards.iter_mut().map(|guard| RowsMut::new(guard, rows)));
-    rows::split(Exec::of(src.len()), &src, &mut parts);
+    rows::split(at.exec(src.len()), &src, &mut parts);
     Ok(())
 }

@@ -281,6 +281,19 @@ fn large_moves_are_the_same_on_any_pool() {
             let slices = back.iter_mut().map(|part| RowsMut::new(part, 300_000));
             rows::split(Exec::of(row.len()), &row, &mut slices.collect::<Vec<_>>());
             assert!(back == parts, "{threads} threads");
+            // Many more pieces than threads, also within a run.
+            for rows_of_parts in [300_000, 1] {
+                let want = merged(&parts, rows_of_parts);
+                let exec = Exec { pieces: 37, ..Exec::of_new(want.len()) };
+                let mut out = vec![0; want.len()];
+                let slices: Vec<_> = parts.iter().map(|part| Rows::new(part, rows_of_parts)).collect();
+                rows::merge(exec, &slices, &mut out);
+                assert!(out == want, "{threads} threads");
+                let mut back: Vec<_> = parts.iter().map(|part| vec![0; part.len()]).collect();
+                let slices = back.iter_mut().map(|part| RowsMut::new(part, rows_of_parts));
+                rows::split(exec, &want, &mut slices.collect::<Vec<_>>());
+                assert!(back == parts, "{threads} threads");
+            }
         });
     }
 }
