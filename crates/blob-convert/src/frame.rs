@@ -5,16 +5,15 @@
 //! tensors in the frame's holes. `receipt` writes the text around a frame.
 
 mod base64;
+mod deflate;
 mod proof;
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::ops::Range;
 
 use blob_io::layout::Layout;
 use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
-use flate2::Compression;
 use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -23,6 +22,7 @@ use crate::hash;
 use crate::history::{parse, receipt_text};
 use crate::planned::Planned;
 use crate::runs::{read_runs, read_zeros};
+use deflate::deflated;
 use proof::is_apart;
 pub(crate) use proof::{CHANGED, OF_ANOTHER, Proof, hole, judge, named, prove};
 
@@ -370,13 +370,6 @@ fn gaps(len: u64, holes: &[Hole]) -> Vec<Gap> {
         gap
     };
     begins.zip(ends).map(gap).collect()
-}
-
-fn deflated(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
-    // Writing to memory does not fail.
-    let _ = encoder.write_all(bytes);
-    encoder.finish().unwrap_or_default()
 }
 
 /// The whole file, with zeros in the holes.

@@ -30,7 +30,7 @@ use crate::shards::Shards;
 use crate::sink::Sink;
 use crate::symbol::NewSymbol;
 use crate::target;
-use crate::threads::{io_threads, run_beside};
+use crate::threads::{WORTH_A_THREAD, io_threads, run_beside};
 use crate::transform::{Found, Reports, grouped};
 use crate::watch::{Uncounted, Watch};
 use crate::written::contradicted;
@@ -304,7 +304,8 @@ impl<'a> Pass<'a> {
         };
         // A second thread, if the system has one, starts with the largest tensor; after the pass both threads share the
         // rest.
-        let beside = (threads > 1 && !separate.is_empty()).then_some(&read_separate);
+        let alone: u64 = separate.iter().map(|tensor| self.tensors[*tensor].spec.byte_len()).sum();
+        let beside = (threads > 1 && alone >= WORTH_A_THREAD).then_some(&read_separate);
         let (passed, done) = run_beside(beside, || {
             let passed = pass().and_then(|passed| read_separate().map(|()| passed));
             // The other thread finishes the current tensor and stops.

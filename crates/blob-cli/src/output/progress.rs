@@ -44,20 +44,30 @@ enum Mode {
     Lines,
 }
 
+impl Mode {
+    fn of(terminal: &Terminal) -> Self {
+        match (terminal.progress, stderr().is_terminal()) {
+            (When::Never, _) | (When::Auto, false) => Self::Silent,
+            (When::Auto | When::Always, true) => Self::Bar,
+            (When::Always, false) => Self::Lines,
+        }
+    }
+}
+
 impl Progress {
+    /// Whether anybody is told how far the work is, so that its length counts.
+    pub(crate) fn is_shown(terminal: &Terminal) -> bool {
+        !matches!(Mode::of(terminal), Mode::Silent)
+    }
+
     /// Begins work on `total` bytes. From then on a signal cancels the work.
     pub(crate) fn begin(terminal: &Terminal, total: u64) -> Self {
         signals::catch();
-        let mode = match (terminal.progress, stderr().is_terminal()) {
-            (When::Never, _) | (When::Auto, false) => Mode::Silent,
-            (When::Auto | When::Always, true) => Mode::Bar,
-            (When::Always, false) => Mode::Lines,
-        };
         Self {
             total,
             done: AtomicU64::new(0),
             start: Instant::now(),
-            mode,
+            mode: Mode::of(terminal),
             drawn: Mutex::new(Drawn { next: DELAY, is_bar: false }),
             _work: Work::begin(),
         }

@@ -123,9 +123,10 @@ impl Job {
     /// The claim of an output that is a plain copy of the source, as of an npz that becomes an npz. A copy has the
     /// source's receipt or none, and so the bytes are compared.
     fn copied(&self, opener: &dyn Opener, trust: Trust, watch: &dyn Watch) -> Result<Option<Claim>, Error> {
-        let lens = [self.source(), &self.output].map(|path| Some(fs::metadata(path).ok()?.len()));
-        let ([Some(bytes), Some(other)], true) = (lens, self.recipe.steps.is_empty()) else { return Ok(None) };
-        if bytes != other
+        let len = |path: &Path| fs::metadata(path).ok().map(|meta| meta.len());
+        let output = Some(&*self.output).filter(|_| self.recipe.steps.is_empty());
+        let Some(bytes) = output.and_then(len) else { return Ok(None) };
+        if len(self.source()) != Some(bytes)
             || whole(OpenOptions::new().open(&self.output)).is_none()
             || !self.plans(opener, |plan| plan.is_copy())
         {

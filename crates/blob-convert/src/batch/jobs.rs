@@ -21,6 +21,7 @@ const LONGEST_PATH: usize = 4096;
 pub struct Batch {
     /// The recipes that are done, each with its line.
     recipes: Vec<(usize, Recipe)>,
+    files: Files,
 }
 
 /// A share of a batch: the jobs `index`, `index + of`, `index + 2 of`, ….
@@ -57,9 +58,8 @@ impl Batch {
             checked(&recipe).map_err(|e| e.about(&name))?;
             recipes.push((number, recipe));
         }
-        let batch = Self { recipes };
-        batch.check(name)?;
-        Ok(batch)
+        let files = check(name, &recipes)?;
+        Ok(Self { recipes, files })
     }
 
     /// Takes the jobs of one share.
@@ -108,55 +108,47 @@ impl Batch {
         Job::new(*line, recipe.clone(), marks)
     }
 
-    fn check(&self, name: &str) -> Result<(), Error> {
-        let mut files = Files::default();
-        let refused =
-            |line: usize, message: String| Err(Error::Request { file: format!("{name}: line {line}"), message });
-        for (line, recipe) in self.recipes() {
-            for (output, is_in_shards) in written_by(recipe) {
-                if let Some(before) = files.write(&output, is_in_shards, line) {
-                    return refused(line, format!("writes {}, as line {before} does", output.display()));
-                }
-            }
-        }
-        for (line, recipe) in self.recipes() {
-            for (output, _) in written_by(recipe) {
-                if let Some(writer) = files.around(&output, line) {
-                    return refused(
-                        line,
-                        format!("writes {}, which is of what line {writer} writes", output.display()),
-                    );
-                }
-            }
-            for path in read_by(recipe) {
-                if let Some(writer) = files.writer(&path) {
-                    return refused(line, format!("reads {}, which line {writer} writes", path.display()));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Refuses a file that is used besides the jobs, a log or the list of jobs itself, where a job writes or reads the
     /// file.
     ///
     /// # Errors
     /// [`Error::Request`].
     pub fn check_apart(&self, file: &Path, is_written: bool) -> Result<(), Error> {
-        let mut files = Files::default();
-        let own = files.real(file);
-        for (line, recipe) in self.recipes() {
-            for (output, is_in_shards) in written_by(recipe) {
-                files.write(&output, is_in_shards, line);
-            }
-            let is_read = is_written && read_by(recipe).any(|path| files.real(&path) == own);
-            if is_read || files.writer(file).is_some() {
-                let message = format!("is a file of the job in line {line}, too");
-                return Err(Error::Request { file: file.display().to_string(), message });
+        let own = Files::default().real(file);
+        let is_own = |path: PathBuf| self.files.reals.get(&path).is_some_and(|real| *real == own);
+        let reads_own = |recipe: &Recipe| is_written && read_by(recipe).any(is_own);
+        let reader = || self.recipes().find(|(_, recipe)| reads_own(recipe)).map(|(line, _)| line);
+        let Some(line) = self.files.writer_of(&own).or_else(reader) else { return Ok(()) };
+        let message = format!("is a file of the job in line {line}, too");
+        Err(Error::Request { file: file.display().to_string(), message })
+    }
+}
+
+/// The files of jobs. Refuses two jobs of one output, and a job whose output another job reads.
+fn check(name: &str, recipes: &[(usize, Recipe)]) -> Result<Files, Error> {
+    let mut files = Files::default();
+    let refused = |line: usize, message: String| Err(Error::Request { file: format!("{name}: line {line}"), message });
+    for (line, recipe) in recipes {
+        for (output, is_in_shards) in written_by(recipe) {
+            if let Some(before) = files.write(&output, is_in_shards, *line) {
+                return refused(*line, format!("writes {}, as line {before} does", output.display()));
             }
         }
-        Ok(())
     }
+    for (line, recipe) in recipes {
+        for (output, _) in written_by(recipe) {
+            if let Some(writer) = files.around(&output, *line) {
+                let message = format!("writes {}, which is of what line {writer} writes", output.display());
+                return refused(*line, message);
+            }
+        }
+        for path in read_by(recipe) {
+            if let Some(writer) = files.writer(&path) {
+                return refused(*line, format!("reads {}, which line {writer} writes", path.display()));
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// The files that a job reads: the source, the model that tensors go into, the net, files of names.
@@ -206,10 +198,12 @@ pub(super) fn checked(recipe: &Recipe) -> Result<PathBuf, Error> {
     }
 }
 
-/// The files that jobs write, by one spelling for each path. Each folder is looked at once.
-#[derive(Default)]
+/// The files that jobs write, by one spelling for each path. Each folder is looked at once, and so is each file.
+#[derive(Clone, Debug, Default)]
 struct Files {
     folders: HashMap<PathBuf, PathBuf>,
+    /// Each path that jobs read or write, without links.
+    reals: HashMap<PathBuf, PathBuf>,
     /// The line that writes each output.
     written: HashMap<PathBuf, usize>,
     /// The line that writes each output in shards.
@@ -229,7 +223,11 @@ impl Files {
     /// The line that writes this file: an output, or a shard or the index of one.
     fn writer(&mut self, file: &Path) -> Option<usize> {
         let real = self.real(file);
-        self.written.get(&real).or_else(|| self.in_shards.get(&whole_of(&real)?)).copied()
+        self.writer_of(&real)
+    }
+
+    fn writer_of(&self, real: &Path) -> Option<usize> {
+        self.written.get(real).or_else(|| self.in_shards.get(&whole_of(real)?)).copied()
     }
 
     /// Another line whose output holds this output: a folder, or shards.
@@ -242,12 +240,17 @@ impl Files {
 
     /// The path without links, and without `.` and `..`.
     fn real(&mut self, path: &Path) -> PathBuf {
+        if let Some(real) = self.reals.get(path) {
+            return real.clone();
+        }
         let (folder, name) = match (path.parent(), path.file_name()) {
             (Some(_), Some(name)) => (folder_of(path), name.to_owned()),
             _ => (path, OsString::new()),
         };
         let real = self.folders.entry(folder.to_owned()).or_insert_with(|| real_folder(folder)).join(name);
-        if real.is_symlink() { real.canonicalize().unwrap_or(real) } else { real }
+        let real = if real.is_symlink() { real.canonicalize().unwrap_or(real) } else { real };
+        self.reals.insert(path.to_owned(), real.clone());
+        real
     }
 }
 

@@ -108,10 +108,9 @@ impl OpenOptions {
     fn open_path(&self, path: &Path) -> Result<Checkpoint, Error> {
         let name = path.display().to_string();
         let refuse = |source| Error::Open { file: name.clone(), source };
-        if path.is_dir() {
-            return self.open_folder(path, name);
-        }
         let file = match std::fs::File::open(path) {
+            // Some systems do not open a folder as a file.
+            Err(_) if path.is_dir() => return self.open_folder(path, name),
             Err(e)
                 if self.member.is_none()
                     && matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
@@ -122,10 +121,13 @@ impl OpenOptions {
             file => file.map_err(refuse)?,
         };
         let meta = file.metadata().map_err(refuse)?;
-        if !meta.is_file() && !meta.is_dir() {
+        if meta.is_dir() {
+            return self.open_folder(path, name);
+        }
+        if !meta.is_file() {
             return self.open_stream(name, file);
         }
-        let source = Box::new(FileSource::try_from(file).map_err(refuse)?);
+        let source = Box::new(FileSource::of(file, &meta).map_err(refuse)?);
         let is_index = shards::is_index(path) && self.from.is_none_or(|from| from == Format::Safetensors);
         if is_index && let Some(opened) = self.open_shards(path, &source)? {
             return Ok(opened);

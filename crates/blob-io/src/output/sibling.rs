@@ -50,7 +50,7 @@ impl Sibling {
         }
         make_temporary(name, &target, "file", |temp| {
             let (target, like) = (target.clone(), like.map(Path::to_owned));
-            let file = kept(&target, like.as_deref()).create_file(&temp)?;
+            let file = kept(Kept::of(&target), like.as_deref()).create_file(&temp)?;
             let sibling = Self { file, temp, target, like, if_exists, in_use: Vec::new(), done: false };
             Ok(sibling.lock().then_some(sibling))
         })
@@ -90,9 +90,11 @@ impl Sibling {
 
     /// Gives the file the protection of the replaced one, and syncs the file then.
     pub(super) fn complete(&self, name: &str) -> Result<(), Error> {
-        let kept = kept(&self.target, self.like.as_deref());
+        let own = Kept::of(&self.target);
+        let replaces = own.replaces();
+        let kept = kept(own, self.like.as_deref());
         kept.protect(&self.file).map_err(|e| failed(name, "keep the permissions", e))?;
-        if !Kept::of(&self.target).replaces() {
+        if !replaces {
             return Ok(());
         }
         match self.if_exists {
@@ -113,14 +115,16 @@ impl Sibling {
     }
 
     pub(super) fn publish(mut self, name: &str) -> Result<(), Error> {
-        let replaces = fs::symlink_metadata(&self.target).is_ok();
         match self.if_exists {
             IfExists::Replace => {
+                let replaces = fs::symlink_metadata(&self.target).is_ok();
                 disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
+                if replaces {
+                    sync_folder(&parent(&self.target));
+                }
             }
-            IfExists::Same if replaces => return self.check_same(name),
             IfExists::Same => match self.link(name) {
-                // Another process has just named its file.
+                // The file was there, or another process has just named its own.
                 Err(Error::Exists { .. }) => return self.check_same(name),
                 linked => linked?,
             },
@@ -130,9 +134,6 @@ impl Sibling {
         // A killed process may have held its file still when this one began: whoever restarts its work is that quick.
         for path in &self.in_use {
             remove_if_free(path);
-        }
-        if replaces {
-            sync_folder(&parent(&self.target));
         }
         Ok(())
     }
@@ -162,21 +163,23 @@ impl Drop for Sibling {
     }
 }
 
-fn kept(target: &Path, like: Option<&Path>) -> Kept {
-    let kept = Kept::of(target);
+fn kept(kept: Kept, like: Option<&Path>) -> Kept {
     like.filter(|_| !kept.replaces()).map_or(kept, Kept::of)
 }
 
 /// Follows all links. Through a link to nothing, a file would be made in a place that nobody has named.
 pub(super) fn resolve(name: &str, path: &Path) -> Result<PathBuf, Error> {
-    if let Ok(real) = fs::canonicalize(path) {
-        return Ok(real);
+    let link = fs::read_link(path);
+    // Nothing is there, as for nearly every new file.
+    if link.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+        return Ok(path.to_owned());
     }
-    match fs::read_link(path) {
-        Ok(to) => {
+    match (fs::canonicalize(path), link) {
+        (Ok(real), _) => Ok(real),
+        (Err(_), Ok(to)) => {
             Err(request(name, &format!("is a link to {}, where nothing is; name that path itself", to.display())))
         }
-        Err(_) => Ok(path.to_owned()),
+        (Err(_), Err(_)) => Ok(path.to_owned()),
     }
 }
 

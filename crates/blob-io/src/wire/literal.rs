@@ -252,20 +252,30 @@ impl<'c, 's> Literal<'c, 's> {
         let mut text = Vec::new();
         let mut fits = true;
         loop {
-            let hand = self.cursor.at_hand(self.end)?;
-            let special = hand.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
-            let plain = special.unwrap_or(hand.len());
-            fits &= (text.len() + plain) as u64 <= limit;
-            if fits {
-                text.extend_from_slice(&hand[..plain]);
-            }
-            let is_end = hand.get(plain) == Some(&b'"');
-            let at = self.pos() + plain as u64;
-            self.cursor.seek(at + u64::from(is_end));
+            let mut rest = self.cursor.at_hand(self.end)?;
+            let all = rest.len();
+            let is_end = loop {
+                let special = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F));
+                let (plain, behind) = rest.split_at(special.unwrap_or(rest.len()));
+                let escaped = behind.get(1).and_then(|byte| unescaped(*byte)).filter(|_| behind[0] == b'\\');
+                let read = [plain, escaped.as_slice()];
+                fits &= (text.len() + read[0].len() + read[1].len()) as u64 <= limit;
+                if fits {
+                    read.iter().for_each(|bytes| text.extend_from_slice(bytes));
+                }
+                let is_end = behind.first() == Some(&b'"');
+                rest = &behind[if escaped.is_some() { 2 } else { usize::from(is_end) }..];
+                if is_end || escaped.is_none() {
+                    break is_end;
+                }
+            };
+            let taken = (all - rest.len()) as u64;
+            let at = self.pos() + taken;
+            self.cursor.seek(at);
             if is_end {
                 break;
             }
-            if plain > 0 {
+            if taken > 0 {
                 continue;
             }
             if self.next()? != b'\\' {
@@ -287,13 +297,11 @@ impl<'c, 's> Literal<'c, 's> {
 
     /// Reads an escape after the backslash.
     fn escape(&mut self, at: u64) -> Result<char, ReadError> {
-        Ok(match self.next()? {
-            b'b' => '\u{8}',
-            b'f' => '\u{C}',
-            b'n' => '\n',
-            b'r' => '\r',
-            b't' => '\t',
-            other @ (b'"' | b'\\' | b'/') => char::from(other),
+        let escaped = self.next()?;
+        if let Some(byte) = unescaped(escaped) {
+            return Ok(char::from(byte));
+        }
+        Ok(match escaped {
             b'u' => {
                 let mut units = [self.hex(at)?, 0];
                 let mut len = 1;
@@ -327,6 +335,19 @@ impl<'c, 's> Literal<'c, 's> {
     }
 }
 
+/// The character of an escape of two.
+fn unescaped(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'b' => 8,
+        b'f' => 0xC,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'"' | b'\\' | b'/' => byte,
+        _ => return None,
+    })
+}
+
 /// The fault for a key that an object has twice.
 pub(crate) fn repeated_key(at: u64, key: &str) -> ReadError {
     let key: String = key.chars().take(64).collect();
@@ -356,5 +377,36 @@ impl Numbers {
         let dims: Result<Vec<usize>, _> = self.kept.iter().map(|d| usize::try_from(*d)).collect();
         let shape = dims.ok().and_then(|dims| blob_core::Shape::new(dims).ok());
         shape.ok_or(FaultKind::Overflow { axes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::source::Bytes;
+
+    /// Strings with escapes everywhere around the ends of the cursor's windows, as serde_json reads them.
+    #[test]
+    fn escapes_mean_the_same_wherever_a_window_ends() {
+        let tail = r#"\"\\\/\b\f\n\r\t\u00e9\ud83d\ude00é😀 x\"\""#;
+        for before in (0..40).chain(230..262).chain(740..772) {
+            let text = format!("\"{}{tail}\" ", "a".repeat(before));
+            let wanted: String = serde_json::from_str(text.trim_end()).unwrap();
+            let source = Bytes(text.clone().into_bytes());
+            for limit in [wanted.len() as u64, wanted.len() as u64 - 1] {
+                let mut cursor = Cursor::new(&source);
+                let mut literal = Literal::new(&mut cursor, text.len() as u64);
+                let read = literal.json_string_up_to(limit).unwrap();
+                assert_eq!(read, (limit >= wanted.len() as u64).then(|| wanted.clone()), "{before}");
+                assert_eq!(literal.pos(), text.len() as u64 - 1);
+            }
+        }
+        for (wrong, at) in [("\"a\\x\"", 2), ("\"\\\"\n\"", 3), ("\"\\\"ab\\", 6), ("\"\\ud800\\n\"", 1)] {
+            let source = Bytes(wrong.as_bytes().to_vec());
+            let mut cursor = Cursor::new(&source);
+            let error = Literal::new(&mut cursor, wrong.len() as u64).json_string_up_to(64).unwrap_err();
+            let ReadError::Fault(fault) = error else { panic!("{wrong}: {error:?}") };
+            assert_eq!(fault.offset(), at, "{wrong}: {fault}");
+        }
     }
 }
