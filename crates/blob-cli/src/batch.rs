@@ -169,11 +169,11 @@ impl Work<'_> {
             let reader = thread::current();
             let started = (0..threads).map_while(|_| {
                 let (send, reader) = (send.clone(), reader.clone());
-                let work = move || {
+                let started = thread::Builder::new().spawn_scoped(scope, move || {
                     self.send_each(send);
                     reader.unpark();
-                };
-                thread::Builder::new().spawn_scoped(scope, work).ok()
+                });
+                started.ok()
             });
             if started.count() == 0 {
                 let opening = Opening(self.limits.global());

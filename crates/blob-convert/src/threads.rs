@@ -14,8 +14,8 @@ use tests::none_left;
 /// More threads than this find no more memory bandwidth to share.
 const MAX_THREADS: usize = 4;
 
-/// Less work than this stays on the thread that has the work: a thread takes as long to start and to end as 256 KiB take
-/// to be read and hashed.
+/// Less work than this stays on the thread that has the work: a thread takes as long to start and to end as 256 KiB
+/// take to be read and hashed.
 pub(crate) const WORTH_A_THREAD: u64 = 1 << 20;
 
 /// How many threads read, hash and write a file. The system is asked once, which takes 14 calls where processors are

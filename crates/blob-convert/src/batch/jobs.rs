@@ -115,10 +115,11 @@ impl Batch {
     /// [`Error::Request`].
     pub fn check_apart(&self, file: &Path, is_written: bool) -> Result<(), Error> {
         let own = Files::default().real(file);
-        let is_own = |path: PathBuf| self.files.reals.get(&path).is_some_and(|real| *real == own);
-        let reads_own = |recipe: &Recipe| is_written && read_by(recipe).any(is_own);
-        let reader = || self.recipes().find(|(_, recipe)| reads_own(recipe)).map(|(line, _)| line);
-        let Some(line) = self.files.writer_of(&own).or_else(reader) else { return Ok(()) };
+        let reader = self.recipes().filter(|_| is_written).find(|(_, recipe)| {
+            let mut reals = read_by(recipe).filter_map(|path| self.files.reals.get(&path));
+            reals.any(|real| *real == own)
+        });
+        let Some(line) = self.files.writer_of(&own).or(reader.map(|(line, _)| line)) else { return Ok(()) };
         let message = format!("is a file of the job in line {line}, too");
         Err(Error::Request { file: file.display().to_string(), message })
     }

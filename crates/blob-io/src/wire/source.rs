@@ -45,8 +45,8 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// A file of at most so many bytes is read whole after [`SMALL_READS`] reads of at most [`SMALL_READ`] bytes, as an npz of
-/// several arrays costs. Then no byte is read twice, and 48 calls of the system become 10 for eight arrays.
+/// A file of at most so many bytes is read whole after [`SMALL_READS`] reads of at most [`SMALL_READ`] bytes, as an npz
+/// of several arrays costs: 48 calls of the system become 10 for eight arrays.
 const SMALL_FILE: u64 = 128 << 10;
 const SMALL_READ: usize = 1 << 10;
 const SMALL_READS: u32 = 7;
