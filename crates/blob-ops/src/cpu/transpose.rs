@@ -18,9 +18,15 @@ impl Block<'_> {
     /// Moves all entries, with the machine's own kernel where it has one.
     #[inline(always)]
     pub(crate) fn run<M: Machine, const W: usize>(mut self) {
-        if M::tiles::<W>(&mut self) {
-            return;
+        if !M::tiles::<W>(&mut self) {
+            self.run_plainly::<W>();
         }
+    }
+
+    /// In plain Rust. Not inlined, or its tile were room on the stack wherever a block is moved, each page of which
+    /// costs a store.
+    #[inline(never)]
+    fn run_plainly<const W: usize>(self) {
         let side = (LINE / W).min(TILE_SIDE);
         let mut tile = [[[0; W]; TILE_SIDE]; TILE_SIDE];
         for (group, to) in self.to.chunks(side).enumerate() {
@@ -67,12 +73,14 @@ impl Kernel for Square<'_> {
     #[inline(always)]
     fn run<M: Machine>(self) {
         let (side, fetch) = (self.side, self.fetch);
+        // One for all widths, or each would have its own room on the stack, a page of which costs a store.
+        let buffer = &mut Lines([[0; SQUARE_ROW]; SQUARE_SIDE]);
         for matrix in self.bytes.chunks_mut(side * side * self.width) {
             match self.width {
-                1 => in_place::<M, 1>(matrix, side, fetch),
-                2 => in_place::<M, 2>(matrix, side, fetch),
-                4 => in_place::<M, 4>(matrix, side, fetch),
-                8 => in_place::<M, 8>(matrix, side, fetch),
+                1 => in_place::<M, 1>(matrix, side, fetch, buffer),
+                2 => in_place::<M, 2>(matrix, side, fetch, buffer),
+                4 => in_place::<M, 4>(matrix, side, fetch, buffer),
+                8 => in_place::<M, 8>(matrix, side, fetch, buffer),
                 width => unreachable!("no element has {width} bytes"),
             }
         }
@@ -81,11 +89,11 @@ impl Kernel for Square<'_> {
 
 /// Along diagonals where the rows share the sets of a cache, else square by square.
 #[inline(always)]
-fn in_place<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch) {
+fn in_place<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch, buffer: &mut Buffer) {
     let row = side * W;
     let done = fetch == Fetch::Squares && share_sets(row) && M::squares_in_place::<W>(matrix, row);
     if !done {
-        square::<M, W>(matrix, side, fetch);
+        square::<M, W>(matrix, side, fetch, buffer);
     }
 }
 
@@ -97,6 +105,9 @@ const SQUARE_ROW: usize = 4 * LINE;
 /// Their rows, at most.
 const SQUARE_SIDE: usize = 64;
 
+/// A square, in the first-level cache.
+type Buffer = Lines<[[u8; SQUARE_ROW]; SQUARE_SIDE]>;
+
 /// Whether rows this far apart begin in at most four sets of a first-level cache, whose sets come again after 4 KiB.
 pub(crate) fn share_sets(stride: usize) -> bool {
     const APART: usize = 1 << 10;
@@ -106,11 +117,11 @@ pub(crate) fn share_sets(stride: usize) -> bool {
 /// Each square below the diagonal and its mirror image change places transposed, one by way of a
 /// buffer in the first-level cache, as those on the diagonal are.
 #[inline(always)]
-fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch) {
+fn square<M: Machine, const W: usize>(matrix: &mut [u8], side: usize, fetch: Fetch, buffer: &mut Buffer) {
     let (step, stride) = ((SQUARE_ROW / W).min(SQUARE_SIDE), side * W);
     let apart: [usize; SQUARE_SIDE] = std::array::from_fn(|row| row * stride);
     let close: [usize; SQUARE_SIDE] = std::array::from_fn(|row| row * SQUARE_ROW);
-    let Lines(buffer) = &mut Lines([[0; SQUARE_ROW]; SQUARE_SIDE]);
+    let Lines(buffer) = buffer;
     let store = Store::Cached;
     for top in (0..side).step_by(step) {
         for left in (0..=top).step_by(step) {

@@ -139,6 +139,10 @@ impl Machine for OnAvx2 {
         // and SSE2, which every x86-64 has.
         unsafe {
             match W {
+                1 if moves::bands_avx2::<1, 32, 16>(block) => true,
+                2 if moves::bands_avx2::<2, 16, 8>(block) => true,
+                4 if moves::bands_avx2::<4, 8, 4>(block) => true,
+                8 if moves::bands_avx2::<8, 4, 2>(block) => true,
                 1 => moves::tiles_avx2::<1, 32, 16>(block) || moves::tiles_sse2::<1, 16, 16>(block),
                 2 => moves::tiles_avx2::<2, 16, 8>(block) || moves::tiles_sse2::<2, 8, 8>(block),
                 4 => moves::tiles_avx2::<4, 8, 8>(block) || moves::tiles_sse2::<4, 4, 4>(block),
@@ -204,6 +208,10 @@ impl Machine for OnAvx512 {
         // names this type.
         let wide = unsafe {
             match W {
+                1 if moves::bands_avx512::<1, 64, 16>(block) => true,
+                2 if moves::bands_avx512::<2, 32, 8>(block) => true,
+                4 if moves::bands_avx512::<4, 16, 4>(block) => true,
+                8 if moves::bands_avx512::<8, 8, 2>(block) => true,
                 1 => moves::tiles_avx512::<1, 64, 16>(block),
                 2 => moves::tiles_avx512::<2, 32, 8>(block),
                 4 => moves::tiles_avx512::<4, 16, 16>(block),
@@ -228,7 +236,7 @@ mod tests {
     use super::super::Isa;
     use super::super::copy::{CopyBytes, MergeRows, Rows, RowsMut, SplitRows};
     use super::super::element::Fill;
-    use super::super::machine::{Kernel, Machine, Store, Strip};
+    use super::super::machine::{Block, Fetch, Kernel, Machine, Store, Strip};
     use super::super::permute::Permute;
     use super::moves::watch;
     use crate::plan::Permutation;
@@ -248,6 +256,62 @@ mod tests {
                 assert_eq!(open, 0, "{name} on {isa:?}");
             };
             run_each(isa, &src[..48 << 10], past);
+        }
+    }
+
+    /// A block of entries of `W` bytes, as the machine's own kernel moves it.
+    struct Tiled<'a, const W: usize>(Block<'a>);
+
+    impl<const W: usize> Kernel for Tiled<'_, W> {
+        type Out = bool;
+
+        #[inline(always)]
+        fn run<M: Machine>(mut self) -> bool {
+            M::tiles::<W>(&mut self.0)
+        }
+    }
+
+    /// The rows of both sides are `gap` bytes apart.
+    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, gap: usize, fetch: Fetch) {
+        let (step, line) = (columns * W + gap, rows * W + gap);
+        let src: Vec<u8> = (0..step * rows).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
+        let (mut dst, store) = (vec![0xA5; line * columns], Store::Cached);
+        let mut want = dst.clone();
+        for y in 0..rows {
+            for x in 0..columns {
+                want[x * line + y * W..][..W].copy_from_slice(&src[y * step + x * W..][..W]);
+            }
+        }
+        let from: Vec<usize> = (0..rows).map(|y| y * step).collect();
+        let to: Vec<usize> = (0..columns).map(|x| x * line).collect();
+        let block = Block { src: &src, dst: &mut dst, from: &from, to: &to, store, fetch };
+        let moved = isa.run(Tiled::<W>(block));
+        assert_eq!(moved, isa != Isa::Portable && columns.min(rows) * W >= 16, "{columns} × {rows}, {isa:?}");
+        assert!(!moved || dst == want, "{columns} × {rows} of {W} bytes, {gap} apart, {fetch:?}, {isa:?}");
+    }
+
+    /// Of a line and a lane, of an entry more or less, and of several; on each processor, whoever fetches the lines.
+    #[test]
+    fn blocks_of_every_width_and_ragged_side() {
+        fn each<const W: usize>(isa: Isa, fetch: Fetch) {
+            let (lane, line) = (16 / W, 64 / W);
+            for columns in
+                [lane - 1, lane, lane + 1, 5 * lane + 1, line + lane + 1].into_iter().filter(|side| *side > 0)
+            {
+                for rows in [line - 1, line, line + 1, 3 * line - 1] {
+                    for gap in [0, W, 7] {
+                        check_block::<W>(isa, columns, rows, gap, fetch);
+                    }
+                }
+            }
+        }
+        for isa in Isa::available() {
+            for fetch in [Fetch::Asked, Fetch::Unasked, Fetch::Squares] {
+                each::<1>(isa, fetch);
+                each::<2>(isa, fetch);
+                each::<4>(isa, fetch);
+                each::<8>(isa, fetch);
+            }
         }
     }
 

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::super::machine::{Block, Strip};
-use super::super::tiles::{Vector, tiles};
+use super::super::tiles::{Vector, bands, tiles};
 use super::diagonals::{diagonals, in_place};
 use std::arch::x86_64::*;
 
@@ -103,7 +103,7 @@ stream!(stream_avx2, "avx2", 32, _mm256_loadu_si256, _mm256_stream_si256);
 macro_rules! vector {
     (
         $register:ty, $features:literal, $tiles:ident,
-        $(diagonals $diagonals:ident, in_place $in_place:ident, gather $gather:ident, exchange $exchange:ident,)?
+        $(bands $bands:ident, diagonals $diagonals:ident, in_place $in_place:ident, gather $gather:ident, exchange $exchange:ident,)?
         load $load:ident, store $store:ident, stream $stream:ident,
         unpack $([$width:literal $low:ident $high:ident])*
     ) => {
@@ -166,7 +166,14 @@ macro_rules! vector {
             unsafe { tiles::<$register, W, R, C>(block) }
         }
 
-        $(/// See [`diagonals`].
+        $(/// See [`bands`].
+        #[target_feature(enable = $features)]
+        pub(super) fn $bands<const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>) -> bool {
+            // SAFETY: this function runs only where its instruction set is.
+            unsafe { bands::<$register, W, R, C>(block) }
+        }
+
+        /// See [`diagonals`].
         #[target_feature(enable = $features)]
         pub(super) fn $diagonals<const W: usize, const R: usize, const C: usize>(strip: &mut Strip<'_>) -> bool {
             // SAFETY: this function runs only where its instruction set is.
@@ -184,7 +191,8 @@ macro_rules! vector {
 }
 
 vector!(
-    __m512i, "avx512f,avx512bw", tiles_avx512, diagonals diagonals_avx512, in_place in_place_avx512,
+    __m512i, "avx512f,avx512bw", tiles_avx512, bands bands_avx512, diagonals diagonals_avx512,
+    in_place in_place_avx512,
     gather four_lanes, exchange lanes_of_four,
     load _mm512_loadu_si512, store _mm512_storeu_si512, stream _mm512_stream_si512,
     unpack [1 _mm512_unpacklo_epi8 _mm512_unpackhi_epi8] [2 _mm512_unpacklo_epi16 _mm512_unpackhi_epi16]
@@ -192,7 +200,8 @@ vector!(
 );
 
 vector!(
-    __m256i, "avx2", tiles_avx2, diagonals diagonals_avx2, in_place in_place_avx2,
+    __m256i, "avx2", tiles_avx2, bands bands_avx2, diagonals diagonals_avx2,
+    in_place in_place_avx2,
     gather two_lanes, exchange lanes_of_two,
     load _mm256_loadu_si256, store _mm256_storeu_si256, stream _mm256_stream_si256,
     unpack [1 _mm256_unpacklo_epi8 _mm256_unpackhi_epi8] [2 _mm256_unpacklo_epi16 _mm256_unpackhi_epi16]
