@@ -347,6 +347,8 @@ ends = np.float32([[np.inf], [-np.inf], [3e38], [-3e38]])
 case("broadcast-mod-ends", S.clip(S.broadcast_mod(x(), x("other")), -9, 9), {"data": np.float32([[1, -1, 0, 2.5, -7]]), "other": ends})
 tiny = {"data": np.float32([[1e-30, -1e-30, 7e-30, 0]]), "other": np.float32([[3e-30], [-3e-30], [1e-30]])}
 case("broadcast-mod-tiny", S.broadcast_mod(x(), x("other")) * 1e30, tiny)
+# A condition of one axis chooses whole rows.
+case("where-rows", S.where(x("rows") > 0, x(), x("other")), {"rows": f(3), **two((3, 2, 4))})
 
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

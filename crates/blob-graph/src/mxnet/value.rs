@@ -255,14 +255,21 @@ pub(super) fn add_n(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     Ok(vec![forms::sum(site, inputs)?])
 }
 
-/// The second input where the first is not 0, else the third.
+/// The second input where the first is not 0, else the third. A condition of one axis counts for whole rows.
 pub(super) fn choose(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    same_shape(site.inputs)?;
-    let [condition, yes, no] = [0, 1, 2].map(|place| site.inputs[place].clone());
+    let [mut condition, yes, no] = [0, 1, 2].map(|place| site.inputs[place].clone());
+    if condition.shape.len() == 1 && condition.shape.first() == yes.shape.first() {
+        let mut rows = vec![1; yes.shape.len()];
+        rows[0] = condition.shape[0];
+        condition = site.reshape(&condition, &rows)?;
+        same_shape(&site.inputs[1..])?;
+    } else {
+        same_shape(site.inputs)?;
+    }
     const BOOL: i64 = 9;
     let attributes = vec![("to", Attribute::Int(BOOL))];
     let held = site.ops("Cast", &[&condition], attributes, vec![(DType::Bool, condition.shape.clone())])?;
-    Ok(vec![site.op("Where", &[&held[0], &yes, &no], vec![], condition.shape)?])
+    Ok(vec![site.op("Where", &[&held[0], &yes, &no], vec![], yes.shape.clone())?])
 }
 
 /// The same number everywhere, in the shape of the input, whatever the batch.
