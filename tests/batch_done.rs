@@ -8,7 +8,7 @@ use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
 use crate::batch::{golden, job, jobs, states, tree};
-use crate::support::{Folder, blob, data};
+use crate::support::{Folder, blob, changed, data, find};
 
 #[test]
 fn a_copy_is_done_where_its_bytes_are_the_source_s() {
@@ -209,6 +209,28 @@ fn a_job_that_is_done_again_says_why() {
         assert!(line["state"] == "redone" && line["why"].as_str().is_some_and(|said| said.contains(why)), "{line}");
         run(&[]).stderr_has("1 done before");
     }
+}
+
+/// Every value of the model has its digest, and the model computes something else.
+#[test]
+fn a_graph_that_was_edited_is_damage_where_outputs_are_checked() {
+    let folder = Folder::new();
+    let copy = |from: &str, name: &str| fs::copy(data(from), folder.path().join(name)).map(drop).expect("copied");
+    copy("mxnet/forward/block-0000.params", "net-0000.params");
+    copy("mxnet/forward/block-symbol.json", "net-symbol.json");
+    let out = folder.file("x.onnx");
+    let mut job = job(&folder.file("net-0000.params"), &out);
+    job["target"]["onnx"] = json!({"inputs": {"data": [1, 3, 4, 4]}});
+    job["target"]["if_exists"] = json!("replace");
+    let file = jobs(&folder, &[job]);
+    let run = || blob(&["batch", &file, "--check"]).ok();
+    run().stderr_has("1 written");
+    run().stderr_has("1 done before");
+    let whole = fs::read(&out).expect("a model");
+    let at = find(&whole, b"\x22\x04Relu");
+    fs::write(&out, changed(&whole, at, b"\x22\x04Tanh")).expect("written");
+    run().stderr_has("redone: was written by this job and is damaged: ").stderr_has("of another graph");
+    assert!(fs::read(&out).expect("a model") == whole);
 }
 
 /// The log has the digest of all files of an output: a change of any of them is seen, and only a change.

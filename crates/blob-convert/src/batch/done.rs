@@ -256,23 +256,27 @@ impl Job {
         self.hash_of_files(&output, watch).map(Some)
     }
 
-    /// Reads the output of a job that is done: every array must be readable, and have the digest that the receipt says.
+    /// Reads the output of a job that is done: every array must be readable, and all that the receipt claims of the
+    /// output true, as the digest of each array and the graph of a model.
     ///
     /// # Errors
     /// [`Error::Request`] with the first finding; any error of reading.
     pub fn check_output(&self, watch: &dyn Watch) -> Result<(), Error> {
         let output = OpenOptions::new().open(self.opening())?;
         let mut first = None;
-        verify::arrays(&output, &Uncounted(watch), &mut |remark| {
+        let mut take = |remark| {
             if let Remark::Finding(finding) = remark {
                 first.get_or_insert(finding);
             }
-        })?;
+        };
+        verify::arrays(&output, &Uncounted(watch), &mut take)?;
+        verify::claims(&output, &mut take);
         verify::receipt(&output, &Uncounted(watch), &mut |finding| {
             first.get_or_insert(finding);
         })?;
         let Some(finding) = first else { return Ok(()) };
-        let message = format!("was written by this job and is damaged: {:?} {}", finding.tensor, finding.message);
+        let tensor = Some(format!("{:?} ", finding.tensor)).filter(|_| !finding.tensor.is_empty()).unwrap_or_default();
+        let message = format!("was written by this job and is damaged: {tensor}{}", finding.message);
         Err(Error::Request { file: output.name().to_owned(), message })
     }
 
