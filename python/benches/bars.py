@@ -117,8 +117,8 @@ def beside_safetensors(path: Path) -> None:
             frameworks.append(framework)
     for framework, backend in itertools.product(frameworks, ["pread", "mmap"]):
 
-        def theirs(framework: str = framework) -> object:
-            with safetensors.safe_open(path, framework=framework) as file:
+        def theirs(framework: str = framework, backend: str = backend) -> object:
+            with safetensors.safe_open(path, framework=framework, backend=backend) as file:
                 return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
         def ours(framework: str = framework, backend: str = backend) -> object:

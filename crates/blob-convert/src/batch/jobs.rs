@@ -1,8 +1,10 @@
 //! The jobs of a batch: a recipe a line. Refuses two jobs of one output before anything is read, and an output that
 //! another job reads.
 
-use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsString;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
@@ -15,6 +17,10 @@ use crate::transform::{Fold, symbol_name};
 
 /// The longest path that a system opens, in bytes.
 const LONGEST_PATH: usize = 4096;
+
+/// A folder of which jobs name so many files is listed: to look at each takes a tenth of the time of a job that is
+/// done.
+const MANY_FILES: usize = 64;
 
 /// The jobs of a batch.
 #[derive(Clone, Debug, Default)]
@@ -202,7 +208,7 @@ pub(super) fn checked(recipe: &Recipe) -> Result<PathBuf, Error> {
 /// The files that jobs write, by one spelling for each path. Each folder is looked at once, and so is each file.
 #[derive(Clone, Debug, Default)]
 struct Files {
-    folders: HashMap<PathBuf, PathBuf>,
+    folders: HashMap<PathBuf, Folder>,
     /// Each path that jobs read or write, without links.
     reals: HashMap<PathBuf, PathBuf>,
     /// The line that writes each output.
@@ -248,11 +254,49 @@ impl Files {
             (Some(_), Some(name)) => (folder_of(path), name.to_owned()),
             _ => (path, OsString::new()),
         };
-        let real = self.folders.entry(folder.to_owned()).or_insert_with(|| real_folder(folder)).join(name);
-        let real = if real.is_symlink() { real.canonicalize().unwrap_or(real) } else { real };
+        let folder = self.folders.entry(folder.to_owned()).or_insert_with(|| Folder::new(folder));
+        let real = folder.real.join(&name);
+        let real = if folder.has_link(&name) { real.canonicalize().unwrap_or(real) } else { real };
         self.reals.insert(path.to_owned(), real.clone());
         real
     }
+}
+
+/// A folder that jobs name.
+#[derive(Clone, Debug)]
+struct Folder {
+    /// The path without links.
+    real: PathBuf,
+    /// How many files in the folder were asked for.
+    asked: usize,
+    /// The files that are links, once the folder was listed.
+    links: Option<HashSet<OsString>>,
+}
+
+impl Folder {
+    fn new(path: &Path) -> Self {
+        Self { real: real_folder(path), asked: 0, links: None }
+    }
+
+    /// Whether a file in the folder is a link.
+    fn has_link(&mut self, name: &OsStr) -> bool {
+        self.asked += 1;
+        if self.asked == MANY_FILES {
+            self.links = links_in(&self.real).ok();
+        }
+        self.links.as_ref().map_or_else(|| self.real.join(name).is_symlink(), |links| links.contains(name))
+    }
+}
+
+fn links_in(folder: &Path) -> io::Result<HashSet<OsString>> {
+    let mut links = HashSet::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_symlink() {
+            links.insert(entry.file_name());
+        }
+    }
+    Ok(links)
 }
 
 /// A folder of which a part may not exist yet.
@@ -325,6 +369,11 @@ mod tests {
         std::os::unix::fs::symlink("real.npz", &link).unwrap();
         assert!(refused(&[line("a", &link), line(&real, "x")]).contains("line 2: reads"));
         assert!(refused(&[line("a", &link), line("b", &real)]).contains("as line 1 does"));
+        // The folder of many files is listed.
+        let name = |n: usize| folder.join(format!("{n}.npz")).to_str().unwrap().to_owned();
+        let many = (0..2 * MANY_FILES).map(|n| line("a", &name(n)));
+        let many: Vec<String> = many.chain([line("a", &real), line("b", &link)]).collect();
+        assert!(refused(&many).contains(&format!("as line {} does", 2 * MANY_FILES + 1)));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
