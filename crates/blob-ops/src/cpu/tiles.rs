@@ -134,58 +134,6 @@ pub(super) unsafe fn tiles<V: Vector, const W: usize, const R: usize, const C: u
     true
 }
 
-/// The whole block in bands of a line of entries y, and in each of them lanes of `C` entries x; `false`, and nothing is
-/// moved, where it is smaller than one or they gain nothing.
-///
-/// Where rows straddle lines, tiles read and write each line twice, the second time when the first-level cache has lost
-/// it; rows of a band stay there. Over the time of tiles (AMD EPYC Zen 4): 127 × 129 of f32 0.78, f64 0.86, f16 0.85,
-/// u8 0.93, but 128² of f64 1.07, bytes 1 KiB apart 1.3, whose rows share sets. Other processors: not measured.
-///
-/// # Safety
-/// The machine has the instruction set of `V`.
-#[inline(always)]
-pub(super) unsafe fn bands<V: Vector, const W: usize, const R: usize, const C: usize>(block: &mut Block<'_>) -> bool {
-    const { assert!(W * R == V::BYTES && C * W == LANE && C <= 16 && LINE.is_multiple_of(V::BYTES)) };
-    let band = const { LINE / W };
-    let (xs, ys) = (block.to.len(), block.from.len());
-    let gains = block.store == Store::Cached && block.fetch != Fetch::Asked;
-    if xs < C || ys < band || !gains || are_apart_by_256(block.from) || are_apart_by_256(block.to) {
-        return false;
-    }
-    check(block.from, block.src, xs * W);
-    check(block.to, block.dst, ys * W);
-    let (src, dst) = (block.src.as_ptr(), block.dst.as_mut_ptr());
-    for y in 0..ys.div_ceil(band) {
-        let y = start(y, ys, band);
-        let rows = &block.from[y..][..band];
-        for x in 0..xs.div_ceil(C) {
-            let x = start(x, xs, C);
-            let to: &[usize; C] = block.to[x..].first_chunk().expect("C entries from x");
-            if block.fetch == Fetch::Squares {
-                for to in to {
-                    V::prefetch_mut(dst.wrapping_add(to + y * W + 2 * LINE));
-                }
-            }
-            for (register, from) in rows.as_chunks::<R>().0.iter().enumerate() {
-                // SAFETY: the caller promises the set; `check` has seen both sides, of which the block has a line of
-                // entries from `y` on, `R` of which are `from`, and `C` from `x` on.
-                unsafe {
-                    let lines = turn::<V, W, C>(load::<V, R, C>(src.add(x * W), from));
-                    for (line, to) in lines.into_iter().zip(to) {
-                        line.store(dst.add(to + y * W + register * V::BYTES));
-                    }
-                }
-            }
-        }
-    }
-    true
-}
-
-/// Whether the first two places are a multiple of 256 bytes apart.
-fn are_apart_by_256(places: &[usize]) -> bool {
-    matches!(places, [first, second, ..] if second.wrapping_sub(*first).is_multiple_of(256))
-}
-
 /// Bytes of a block from which on its rows are staged: a stage is cleared for each.
 const STAGED_BYTES: usize = 4 * size_of::<Stage>();
 
@@ -225,7 +173,7 @@ impl Stage {
 /// to 12 places: sets come again after 4 KiB. Of such a row a lane is read at a time, and its line would be gone before
 /// the next. Over memcpy's time, without a stage and with it: 4096² of u8 3.7 and 2.1, of f16 2.3 and 1.9; 1024² 3.9
 /// and 2.5, 4.3 and 2.9 (AMD EPYC Zen 4, AVX-512).
-fn share_sets<const W: usize>(from: &[usize]) -> bool {
+pub(super) fn share_sets<const W: usize>(from: &[usize]) -> bool {
     /// Entries of `W` bytes in a line times this, over 4 KiB, are 16.
     const APART: usize = 1 << 10;
     matches!(from, [first, second, ..] if second.wrapping_sub(*first).is_multiple_of(APART * W))

@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+mod bands;
 mod diagonals;
 mod moves;
 
@@ -271,19 +272,23 @@ mod tests {
         }
     }
 
-    /// The rows of both sides are `gap` bytes apart.
-    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, gap: usize, fetch: Fetch) {
+    /// The rows of both sides are `gap` bytes apart, but for the last two of each, which may change places.
+    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, (gap, even): (usize, bool), fetch: Fetch) {
         let (step, line) = (columns * W + gap, rows * W + gap);
         let src: Vec<u8> = (0..step * rows).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
+        let mut from: Vec<usize> = (0..rows).map(|y| y * step).collect();
+        let mut to: Vec<usize> = (0..columns).map(|x| x * line).collect();
+        if !even && rows > 2 && columns > 2 {
+            from.swap(rows - 2, rows - 1);
+            to.swap(columns - 2, columns - 1);
+        }
         let (mut dst, store) = (vec![0xA5; line * columns], Store::Cached);
         let mut want = dst.clone();
-        for y in 0..rows {
-            for x in 0..columns {
-                want[x * line + y * W..][..W].copy_from_slice(&src[y * step + x * W..][..W]);
+        for (y, from) in from.iter().enumerate() {
+            for (x, to) in to.iter().enumerate() {
+                want[to + y * W..][..W].copy_from_slice(&src[from + x * W..][..W]);
             }
         }
-        let from: Vec<usize> = (0..rows).map(|y| y * step).collect();
-        let to: Vec<usize> = (0..columns).map(|x| x * line).collect();
         let block = Block { src: &src, dst: &mut dst, from: &from, to: &to, store, fetch };
         let moved = isa.run(Tiled::<W>(block));
         assert_eq!(moved, isa != Isa::Portable && columns.min(rows) * W >= 16, "{columns} × {rows}, {isa:?}");
@@ -299,8 +304,8 @@ mod tests {
                 [lane - 1, lane, lane + 1, 5 * lane + 1, line + lane + 1].into_iter().filter(|side| *side > 0)
             {
                 for rows in [line - 1, line, line + 1, 3 * line - 1] {
-                    for gap in [0, W, 7] {
-                        check_block::<W>(isa, columns, rows, gap, fetch);
+                    for apart in [(0, true), (W, true), (7, true), (7, false)] {
+                        check_block::<W>(isa, columns, rows, apart, fetch);
                     }
                 }
             }

@@ -9,7 +9,8 @@
 #![allow(unsafe_code)]
 
 use super::super::machine::{Block, Strip};
-use super::super::tiles::{Vector, bands, tiles};
+use super::super::tiles::{Vector, tiles};
+use super::bands::bands;
 use super::diagonals::{diagonals, in_place};
 use std::arch::x86_64::*;
 
