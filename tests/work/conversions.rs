@@ -61,7 +61,11 @@ fn many_small_tensors_take_little_memory() {
     let written = peak(|| writer.write(&path, IfExists::Refuse).expect("written"));
     let len = list.len() as u64;
     report(&format!("memory: of 60,000 tensors in a file of {len}, {planned} bytes planned, {written} written"));
-    assert!(planned <= 13 * len && written <= 10 * len, "a file of {len}: {planned} planned, {written} written");
+    // A compressor of 300 KB stays with the thread, too.
+    assert!(
+        planned <= 13 * len + (1 << 20) && written <= 10 * len,
+        "a file of {len}: {planned} planned, {written} written"
+    );
 }
 
 /// A receipt of many permuted tensors, and then of thousands of steps that rename none of them.
