@@ -222,18 +222,25 @@ fn freed_blocks_are_kept_up_to_a_limit_and_others_have_the_rest() {
     expect_no_leaks(&session);
 }
 
-/// The GPU has room for three of eight.
+/// The GPU has room for three of eight, with a budget that someone has made and without.
 #[test]
-fn a_gpu_without_room_gets_what_a_budget_can_give_for_nothing() {
-    let (session, gpu, queue) = gpu(Setup { memory: 8 << 20, ..seed(1) });
-    let budget = Budget::new(Location::Device(gpu.id()), usize::MAX);
-    let memories = [(); 8].map(|()| SharedMem::from(vec![5; 2 << 20]));
-    memories.iter().for_each(|memory| budget.add(memory));
-    for memory in memories.iter().cycle().take(24) {
-        memory.upload(&queue, ..).unwrap();
+fn a_gpu_without_room_gets_what_other_memories_can_give_for_nothing() {
+    for is_made in [false, true] {
+        let (session, gpu, queue) = gpu(Setup { memory: 8 << 20, ..seed(1) });
+        let budget = Budget::new(Location::Device(gpu.id()), usize::MAX);
+        let memories = [(); 8].map(|()| SharedMem::from(vec![5; 2 << 20]));
+        memories.iter().filter(|_| is_made).for_each(|memory| budget.add(memory));
+        for memory in memories.iter().cycle().take(24) {
+            memory.upload(&queue, ..).unwrap();
+        }
+        let stats = if is_made { budget.stats() } else { Budget::of(&*gpu).stats() };
+        assert!(stats.evicted.count >= 16 && stats.in_use <= 8 << 20, "{stats:?}");
+        let MemoryStats { used, evictable, .. } = gpu.memory_stats().unwrap();
+        assert!(evictable >= 2 << 20 && used == evictable && evictable == stats.in_use as u64, "{used} {evictable}");
+        let token = memories[7].device(&queue, ..8).unwrap();
+        assert_eq!(gpu.memory_stats().unwrap().evictable, evictable - (2 << 20));
+        drop(token);
+        drop((memories, queue, gpu));
+        expect_no_leaks(&session);
     }
-    let stats = budget.stats();
-    assert!(stats.evicted.count >= 16 && stats.in_use <= 8 << 20, "{stats:?}");
-    drop((memories, queue, gpu));
-    expect_no_leaks(&session);
 }

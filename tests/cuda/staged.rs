@@ -32,7 +32,13 @@ fn slowest(memory: &SharedMem, guard: impl Sized) -> Duration {
         &mut || assert_eq!(memory.stats().leaks.count, 0),
         &mut || assert!(memory.is_initialized()),
     ];
-    questions.iter_mut().map(|question| timed(*question)).max().unwrap()
+    let first = questions.iter_mut().map(|question| timed(question)).max().unwrap();
+    // A busy machine may put this thread off, but not each time.
+    for question in &mut questions[1..] {
+        let fastest = (0..20).map(|_| timed(question)).min().unwrap();
+        assert!(fastest < Duration::from_micros(500), "{fastest:?}");
+    }
+    first
 }
 
 /// Runs `transfer`, and asks questions while it waits for a long kernel of other memories.
@@ -65,8 +71,9 @@ fn an_allocation_that_waits_for_room_keeps_nobody_waiting() {
     drop(other.device_mut(&queue, ..).unwrap());
     let memory = SharedMem::from(vec![3; MOVED + 64]);
     let refused = || memory.upload(&queue, ..MOVED).unwrap_err();
-    during(&queue, &memory, || assert!(matches!(refused(), Error::DeviceOutOfMemory { .. })));
-    assert_eq!(session.calls("cuMemPoolTrimTo"), 1);
+    // The kernel's output is on the GPU alone, too; what the kernel has read is given up.
+    during(&queue, &memory, || assert!(matches!(refused(), Error::Exhausted { dirty: 2, borrowed: 0, .. })));
+    assert_eq!(session.calls("cuMemPoolTrimTo"), 2);
     // Memory that a queue frees behind a kernel is room when the kernel has ended.
     drop(other);
     memory.upload(&queue, ..MOVED).unwrap();

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::access::Location;
+use crate::device::Device;
 use crate::error::Error;
 use crate::ledger::{BudgetStats, Ledger};
 use crate::shared::SharedMem;
@@ -18,8 +19,8 @@ use crate::shared::SharedMem;
 /// [`SharedMem::evict`]. Where that does not make enough room the access is [`Error::OverBudget`].
 ///
 /// Where the device itself has no room, whatever the limit, others of the budget give up what costs nothing, in the
-/// same order; where that does not help the access is [`Error::Exhausted`]. So a budget without a limit, of
-/// `usize::MAX` bytes, is of use too.
+/// same order, and after them any memory there: each device has a budget of its own without a limit, [`Budget::of`].
+/// Where that does not help the access is [`Error::Exhausted`].
 ///
 /// Blocks are counted while a memory has the block: device memory that is freed in the order of a queue, or host memory
 /// that a queue has yet to leave, is no longer counted.
@@ -42,17 +43,49 @@ use crate::shared::SharedMem;
 #[derive(Clone)]
 pub struct Budget {
     ledger: Arc<Ledger>,
+    /// Whether all memories on a device are in the budget.
+    is_of_device: bool,
 }
 
 impl Budget {
     /// A budget of so many bytes at a place, with no memory yet.
     pub fn new(location: Location, bytes: usize) -> Self {
-        Self { ledger: Arc::new(Ledger::new(location, bytes)) }
+        Self { ledger: Arc::new(Ledger::new(location, bytes)), is_of_device: false }
+    }
+
+    /// The device's own budget, which has no limit: every [`SharedMem`] is in there from its first borrow on the device
+    /// on. A memory for which the device has no block makes others give up what they have elsewhere, too, whether
+    /// anyone has made a budget or not.
+    ///
+    /// ```
+    /// use synced_mem::loopback::{Loopback, Mode};
+    /// use synced_mem::{Budget, Device, SharedMem};
+    ///
+    /// let device = Loopback::new(Mode::Immediate);
+    /// let queue = device.queue()?;
+    /// device.set_limit(2048); // so many bytes has the device
+    /// let layers = [(); 4].map(|()| SharedMem::from(vec![7; 1024]));
+    /// for layer in &layers {
+    ///     layer.upload(&queue, ..)?;
+    /// }
+    /// let stats = Budget::of(&*device).stats();
+    /// assert_eq!((stats.in_use, stats.evictable, stats.evicted.count), (2048, 2048, 2));
+    /// # Ok::<(), synced_mem::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// In a forked process, of a device from before the fork.
+    pub fn of(device: &dyn Device) -> Self {
+        let ledger = device.meter().ledger(device.id()).unwrap_or_else(|error| panic!("{error}"));
+        Self { ledger: Arc::clone(ledger), is_of_device: true }
     }
 
     /// Counts a memory from now on, and lets the memory give its copy up for others. The budget does not keep the
-    /// memory. A second time changes nothing.
+    /// memory. A second time changes nothing, nor does it in a budget [of a device](Self::of).
     pub fn add(&self, memory: &SharedMem) {
+        if self.is_of_device {
+            return;
+        }
         let account = self.ledger.new_account();
         if memory.inner.lock().enter_budget(&account) {
             let tenant = Arc::downgrade(&memory.inner);

@@ -36,9 +36,11 @@
 //! # Memory
 //!
 //! Blocks come from a pool of this crate's own on each GPU, which keeps some of the freed ones ([`Cuda::keep_freed`]);
-//! [`Cuda::trim`] gives them back, and so does an allocation that finds no room, before it is tried once more. Between
-//! GPUs bytes are copied directly. The contexts are given access to each other where the driver has a way, and the
-//! pools' blocks are not; no copy relies on it. This was tested on a driver for tests, and has not been run on two
+//! [`Cuda::trim`] gives them back, and so does an allocation that finds no room, before it is tried once more; where
+//! that is not enough, other memories give up what is elsewhere, too ([`Budget::of`](crate::Budget::of)).
+//!
+//! Between GPUs bytes are copied directly. The contexts are given access to each other where the driver has a way, and
+//! the pools' blocks are not; no copy relies on it. This was tested on a driver for tests, and has not been run on two
 //! GPUs.
 //!
 //! A GPU that is integrated and accesses pageable memory shares the host's memory ([`Device::shares_host`]): its
@@ -90,7 +92,7 @@ use self::queue::CudaQueue;
 use crate::device::{Device, HostBlock, Queue};
 use crate::error::Error;
 use crate::ids::DeviceId;
-use crate::stats::Meter;
+use crate::meter::Meter;
 
 pub use failure::Failure;
 pub use foreign::{Handles, handles, record_event, wait_for_event};
@@ -116,14 +118,17 @@ pub struct Info {
     pub driver: u32,
 }
 
-/// The memory that this crate's blocks take of a GPU. Zeros of a GPU without pools.
+/// The memory that this crate's blocks take of a GPU. Of a GPU without pools all but `evictable` are zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
     /// Bytes that the pool has of the GPU: those in use, and freed ones that wait to be used again.
     pub reserved: u64,
-    /// Bytes of blocks. How many could be given up a [`Budget`](crate::Budget) says.
+    /// Bytes of blocks.
     pub used: u64,
+    /// How many of these could be given up now for nothing: memories that nothing borrows there, whose bytes are
+    /// elsewhere, too. Part of the device's own [`Budget`](crate::Budget::of).
+    pub evictable: u64,
     /// The most bytes of blocks at once.
     pub peak: u64,
 }
@@ -208,13 +213,15 @@ impl Cuda {
         self.context.run("memory", || self.context.memory())
     }
 
-    /// How many bytes the pool of this crate's blocks has, uses, and has used at once.
+    /// How many bytes the pool of this crate's blocks has, uses, and has used at once; and how many of the used ones an
+    /// allocation that finds no room would get from other memories.
     ///
     /// # Errors
     /// [`Error::Device`].
     pub fn memory_stats(&self) -> Result<MemoryStats, Error> {
         let [reserved, used, peak] = self.context.run("memory_stats", || self.context.pool_stats())?;
-        Ok(MemoryStats { reserved, used, peak })
+        let evictable = self.context.meter.ledger(self.context.id)?.stats().evictable as u64;
+        Ok(MemoryStats { reserved, used, evictable, peak })
     }
 
     /// How many freed bytes the pool keeps for this crate's next blocks, where no other user of the GPU can have them;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::ids::{DeviceId, QueueId};
+use crate::meter::Meter;
 use crate::origin::OriginError;
-use crate::stats::Meter;
 
 /// A place with memory of its own, such as a GPU. A backend of yours gets memory from here, not kernels: those of
 /// `blob-ops` are for CUDA alone, and work on the blobs of other devices is done on the host.
@@ -147,7 +147,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
     /// another try. A memory is not locked while it calls this.
     ///
     /// # Errors
-    /// As [`synchronize`](Self::synchronize).
+    /// As [`synchronize`](Self::synchronize); [`Error::DeviceOutOfMemory`] of a length that the device never has, so
+    /// that no memory there gives anything up for it.
     fn make_room(&self, len: usize) -> Result<bool, Error> {
         let _ = len;
         Ok(false)

@@ -61,14 +61,14 @@ pub enum Error {
         /// How many bytes are in use, by memories that are borrowed or have no other place for the bytes.
         in_use: usize,
     },
-    /// A device had no block of this size, and the other memories of the budget gave none up.
+    /// A device had no block of this size, and the other memories there gave none up.
     #[non_exhaustive]
     Exhausted {
         /// The device asked.
         device: DeviceId,
         /// The length asked for, in bytes.
         bytes: usize,
-        /// How many bytes the memories of the budget take there.
+        /// How many bytes the memories with several handles ([`SharedMem`](crate::SharedMem)) take there.
         in_use: usize,
         /// How many of these memories are borrowed there, or have bytes on the way.
         borrowed: usize,
@@ -175,8 +175,8 @@ impl fmt::Display for Error {
             ),
             Error::Exhausted { device, bytes, in_use, borrowed, dirty } => write!(
                 f,
-                "out of memory: {device} has no block of {bytes} bytes; its budget's memories take {in_use} bytes \
-                 there, {borrowed} of them are borrowed, and {dirty} hold bytes that are nowhere else"
+                "out of memory: {device} has no block of {bytes} bytes; shared memories take {in_use} bytes there, \
+                 {borrowed} of them are borrowed, and {dirty} hold bytes that are nowhere else"
             ),
             Error::Absent { source } => write!(f, "{source}"),
             Error::Forked => f.write_str("not usable in a forked process: make new memories and open devices there"),

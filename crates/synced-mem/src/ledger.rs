@@ -207,9 +207,11 @@ impl Ledger {
         has_left
     }
 
-    /// The device has no block for one of the memories: makes another give its block up, if it can for nothing.
-    fn relieve(&self, device: DeviceId, bytes: usize, own: &Arc<Used>) -> Result<(), Error> {
-        let (mut tried, mut borrowed, mut dirty) = (vec![Arc::clone(own)], 0, 0);
+    /// The device has no block for a memory, which has this account here, if any: makes another memory give its block
+    /// up, if it can for nothing.
+    pub(crate) fn relieve(&self, device: DeviceId, bytes: usize, own: Option<&Account>) -> Result<(), Error> {
+        let mut tried: Vec<_> = own.iter().map(|own| Arc::clone(&own.used)).collect();
+        let (mut borrowed, mut dirty) = (0, 0);
         loop {
             let mut kept = Vec::new();
             let (victim, in_use) = {
@@ -320,7 +322,7 @@ impl Account {
 
     /// The device has no block. See [`Ledger::relieve`].
     pub(crate) fn relieve(&self, device: DeviceId, bytes: usize) -> Result<(), Error> {
-        self.ledger.relieve(device, bytes, &self.used)
+        self.ledger.relieve(device, bytes, Some(self))
     }
 
     /// Makes others give up copies until there is room. See [`Ledger::make_room`].

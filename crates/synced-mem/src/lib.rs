@@ -135,6 +135,7 @@ mod ids;
 mod ledger;
 #[allow(unsafe_code)]
 pub mod loopback;
+mod meter;
 mod origin;
 #[allow(unsafe_code)]
 mod owned;
@@ -152,9 +153,10 @@ pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};
 pub use ids::{DeviceId, QueueId};
 pub use ledger::BudgetStats;
+pub use meter::Meter;
 pub use origin::{Origin, OriginError};
 pub use owned::SyncedMem;
 pub use owned::scope::{LentMut, Scope, scope};
 pub use shared::SharedMem;
 pub use shared::guards::{HostMut, HostRef};
-pub use stats::{Event, EventKind, Meter, Observer, Stats, Traffic};
+pub use stats::{Event, EventKind, Observer, Stats, Traffic};

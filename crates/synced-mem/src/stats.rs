@@ -1,9 +1,7 @@
-//! The cost of memory: counters per memory and per device, and events for an observer. Relies on nothing and decides
-//! nothing; events are delivered by others, after all locks are released.
+//! The cost of memory: counters per memory, and events for an observer. Relies on nothing and decides nothing; events
+//! are delivered by others, after all locks are released.
 
-use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 use crate::ids::DeviceId;
@@ -57,7 +55,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    fn traffic(&mut self, kind: EventKind) -> &mut Traffic {
+    pub(crate) fn traffic(&mut self, kind: EventKind) -> &mut Traffic {
         match kind {
             EventKind::Upload => &mut self.uploads,
             EventKind::Download => &mut self.downloads,
@@ -120,7 +118,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// All, in the order above.
-    const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Upload,
         Self::Download,
         Self::DeviceCopy,
@@ -158,59 +156,5 @@ pub trait Observer: Send + Sync {
 impl<F: Fn(&Event) + Send + Sync> Observer for F {
     fn event(&self, event: &Event) {
         self(event);
-    }
-}
-
-/// The counters of a device, shared by all memories that use it. A backend keeps one for [`Device::meter`].
-///
-/// [`Device::meter`]: crate::Device::meter
-#[derive(Default)]
-pub struct Meter {
-    counters: [Counter; EventKind::ALL.len()],
-    in_use: AtomicU64,
-    peak: AtomicU64,
-}
-
-#[derive(Default)]
-struct Counter {
-    count: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Meter {
-    /// Counts one event. Relaxed: the counters order nothing, and each is right by itself.
-    pub(crate) fn count(&self, kind: EventKind, bytes: usize) {
-        let bytes = bytes as u64;
-        match kind {
-            EventKind::Allocate => {
-                let in_use = self.in_use.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                self.peak.fetch_max(in_use, Ordering::Relaxed);
-            }
-            EventKind::Free => {
-                self.in_use.fetch_sub(bytes, Ordering::Relaxed);
-            }
-            _ => {}
-        }
-        if let Some(counter) = self.counters.get(kind as usize) {
-            counter.count.fetch_add(1, Ordering::Relaxed);
-            counter.bytes.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    /// The counts so far, over all memories on the device. Accesses that found all bytes in place are counted by each
-    /// memory alone, so that threads which only read share no counter.
-    pub fn stats(&self) -> Stats {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = Stats { in_use: load(&self.in_use), peak: load(&self.peak), ..Stats::default() };
-        for (kind, counter) in EventKind::ALL.into_iter().zip(&self.counters) {
-            *stats.traffic(kind) = Traffic { count: load(&counter.count), bytes: load(&counter.bytes) };
-        }
-        stats
-    }
-}
-
-impl fmt::Debug for Meter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stats().fmt(f)
     }
 }

@@ -18,7 +18,7 @@ use super::ring::Rings;
 use crate::error::Error;
 use crate::fork::Process;
 use crate::ids::DeviceId;
-use crate::stats::Meter;
+use crate::meter::Meter;
 
 /// The primary context of a GPU, which other libraries of the process share. Objects made there hold the context.
 pub(super) struct Context {

@@ -179,7 +179,7 @@ unsafe impl Queue for CudaQueue {
     fn make_room(&self, len: usize) -> Result<bool, Error> {
         let context = self.context();
         if len > context.total {
-            return Ok(false);
+            return Err(Error::DeviceOutOfMemory { device: context.id, bytes: len });
         }
         // Freed blocks wait in the pool, in pieces that may not fit, or for the work before them.
         self.run("make_room", || context.trim()).map(|()| true)

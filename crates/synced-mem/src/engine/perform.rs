@@ -124,7 +124,7 @@ impl State {
     fn move_home(&mut self, queue: &QueueHandle) -> Slot {
         let device = queue.device().id();
         let Some(slot) = self.slot_of(device) else {
-            self.devices.push(DeviceCopy { device, memory: None, views: [None, None] });
+            self.devices.push(DeviceCopy { device, memory: None, views: [None, None], account: None });
             let slot = self.facts.add_device(queue.clone(), |by: &QueueHandle, other| by.reaches(other.device()));
             self.facts.copies[slot.0].shares_host = queue.device().shares_host();
             [HOST, ADOPTED].into_iter().for_each(|host| self.see_host(slot, host));

@@ -54,6 +54,8 @@ pub(crate) struct DeviceCopy {
     pub(crate) memory: Option<DeviceMemory>,
     /// Of a device that shares the host's memory, by host copy: the copy's bytes as a block to read.
     pub(crate) views: [Option<Arc<dyn Block>>; 2],
+    /// What the memory takes of the device's own budget, if there are several handles to the memory.
+    pub(crate) account: Option<Arc<Account>>,
 }
 
 /// A block, with the queue and the owner that have to outlive the block.
@@ -141,6 +143,8 @@ pub struct Lacking {
     pub host: usize,
     /// How many bytes each device lacks that this memory has been on, with the queue that last used it there.
     pub devices: Vec<(Arc<dyn Queue>, usize)>,
+    /// How many bytes the origin alone has: the place that needs them first reads them from there.
+    pub from_origin: usize,
     /// Where the memory, any range of it, was last written, or asked for on a device. Reads on the host do not count;
     /// `None` before the first such access.
     pub last: Option<Location>,
@@ -152,6 +156,7 @@ impl fmt::Debug for Lacking {
         f.debug_struct("Lacking")
             .field("host", &self.host)
             .field("devices", &devices)
+            .field("from_origin", &self.from_origin)
             .field("last", &self.last)
             .finish()
     }
@@ -273,7 +278,8 @@ impl State {
             None => Location::Host,
             Some(index) => Location::Device(self.devices[index].device),
         });
-        Lacking { host: of(&[HOST, ADOPTED]), devices, last }
+        let copies: Vec<_> = all.iter().copied().filter(|slot| *slot != ORIGIN).collect();
+        Lacking { host: of(&[HOST, ADOPTED]), devices, from_origin: of(&copies), last }
     }
 }
 

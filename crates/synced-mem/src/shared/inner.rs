@@ -13,6 +13,8 @@ use crate::borrow::{Lease, Lender};
 use crate::borrow::{check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
+use crate::coherence::replicas::Slot;
+use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::{serve, tidy};
 use crate::error::Error;
@@ -45,13 +47,28 @@ impl Inner {
         let access = asked.intent.access();
         let Some(mut state) = self.state.enter() else { return Err(Error::Forked) };
         self.check(&state, asked.range, access)?;
-        let slot = asked.by.map_or(HOST, |by| state.make_home(by));
+        let slot = match asked.by {
+            None => HOST,
+            Some(by) => self.enter_device(&mut state, by)?,
+        };
         let borrow = state.facts.borrows.insert(asked.range.clone(), access, slot);
         asked.borrow = Some(borrow);
         let lease = Lease::new(self.clone(), Some(borrow));
         let door = Locked { lock: &self.state, held: Some(state) };
         let answered = serve::access(door, &asked, Bound::AllBut(0..0), answer)?;
         Ok((answered, lease))
+    }
+
+    /// The copy on a queue's device, whose own budget knows this memory from now on.
+    pub(crate) fn enter_device(self: &Arc<Self>, state: &mut State, by: &QueueHandle) -> Result<Slot, Error> {
+        let slot = state.make_home(by);
+        if !state.is_in_own_budget(slot) {
+            let books = by.device().meter().ledger(by.device().id())?;
+            let (account, tenant) = (books.new_account(), Arc::downgrade(self));
+            books.enter(tenant, &account);
+            state.enter_own_budget(slot, account);
+        }
+        Ok(slot)
     }
 
     /// Refuses a borrow that is in conflict with another. For a writer the way of the readers that take no lock is

@@ -145,9 +145,15 @@ impl Worker<'_> {
             .collect();
         let predicted = model::copy(&mut models, (to, at), (from, range));
         match (result, predicted) {
-            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. }), _)
-                if rules.failures =>
-            {
+            (
+                Err(
+                    Error::Device { .. }
+                    | Error::DeviceOutOfMemory { .. }
+                    | Error::Exhausted { .. }
+                    | Error::Origin { .. },
+                ),
+                _,
+            ) if rules.failures => {
                 // What a copy that failed may have written is given up there.
                 self.check_nothing_lost(target, &before[0]);
                 self.check_nothing_lost(source, &before[1]);

@@ -243,9 +243,15 @@ impl<'a> Worker<'a> {
                 subject.model().into_iter().for_each(|mut known| *known = model.clone());
                 return Some((done, Some(predicted)));
             }
-            (Err(Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. }), _)
-                if rules.failures =>
-            {
+            (
+                Err(
+                    Error::Device { .. }
+                    | Error::DeviceOutOfMemory { .. }
+                    | Error::Exhausted { .. }
+                    | Error::Origin { .. },
+                ),
+                _,
+            ) if rules.failures => {
                 // What a queue that failed was to bring to the host may not have arrived, and a device's copy that it
                 // used is given up where others hold its bytes.
                 self.check_nothing_lost(subject, before);

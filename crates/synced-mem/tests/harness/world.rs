@@ -234,8 +234,9 @@ impl World {
         let is_explained = match error {
             Error::Conflict { .. } | Error::OnlyCopy { .. } => true,
             Error::OverBudget { .. } => !self.budgets.is_empty(),
-            Error::Exhausted { .. } => self.rules.failures && !self.budgets.is_empty(),
-            Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Origin { .. } => self.rules.failures,
+            Error::Device { .. } | Error::DeviceOutOfMemory { .. } | Error::Exhausted { .. } | Error::Origin { .. } => {
+                self.rules.failures
+            }
             _ => false,
         };
         if !is_explained {

@@ -6,6 +6,7 @@ use synced_mem::loopback::{Loopback, Mode};
 use synced_mem::{Device, DeviceId, Error, HostBuffer, Location, SharedMem};
 
 use super::device;
+use super::tape::Tape;
 
 /// The host's share and those of the devices.
 fn lacking(memory: &SharedMem, range: Range<usize>) -> (usize, Vec<(DeviceId, usize)>) {
@@ -88,4 +89,18 @@ fn adopted_bytes_are_the_hosts() {
 fn a_range_outside_is_refused() {
     let error = SharedMem::new(8).lacking(4..9).unwrap_err();
     assert!(matches!(error, Error::OutOfBounds { len: 8, .. }), "{error}");
+}
+
+#[test]
+fn what_the_origin_alone_has_is_read_from_there() {
+    let (device, queue) = device();
+    let memory = SharedMem::of(Tape::new(100));
+    let from_origin = |range| memory.lacking(range).unwrap().from_origin;
+    assert_eq!((lacking(&memory, 0..100), from_origin(0..100)), ((100, vec![]), 100));
+    drop(memory.device(&queue, 10..20).unwrap());
+    assert_eq!((lacking(&memory, 0..100), from_origin(0..100)), ((100, vec![(device.id(), 90)]), 90));
+    memory.host_overwrite(50..60).unwrap().fill(1);
+    assert_eq!((lacking(&memory, 40..60), from_origin(40..60)), ((10, vec![(device.id(), 20)]), 10));
+    memory.evict(Location::Origin, ..).unwrap();
+    assert_eq!(from_origin(0..100), 0);
 }

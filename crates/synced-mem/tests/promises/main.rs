@@ -17,6 +17,7 @@ mod held;
 mod lacking;
 mod many_queues;
 mod origin;
+mod own_budget;
 mod pinned;
 #[path = "../common/poison.rs"]
 mod poison;

@@ -23,20 +23,31 @@ pub(crate) struct Room {
 enum Lack {
     /// In a budget.
     Budget(Arc<Account>),
-    /// On the device itself, whatever the limit of its budget, if there is one.
-    Device { device: DeviceId, queue: QueueHandle, account: Option<Arc<Account>>, has_been_asked: bool },
+    /// On the device itself, whatever the limits. The accounts are those in the first budget that someone has made, and
+    /// in the device's own.
+    Device {
+        device: DeviceId,
+        queue: QueueHandle,
+        made: Option<Arc<Account>>,
+        own: Option<Arc<Account>>,
+        has_been_asked: bool,
+    },
 }
 
 impl Room {
-    /// Lets the device, and other memories of the budget, give back theirs. May wait; the lock is not held.
+    /// Lets the device, and other memories there, give back theirs: those of the same budget first. May wait; the lock
+    /// is not held.
     pub(crate) fn make(&self) -> Result<(), Error> {
         let bytes = self.bytes;
         match &self.lack {
             Lack::Budget(account) => account.make_room(bytes),
             Lack::Device { queue, has_been_asked: false, .. } if queue.make_room(bytes)? => Ok(()),
-            Lack::Device { device, account: None, .. } => Err(Error::DeviceOutOfMemory { device: *device, bytes }),
-            Lack::Device { device, queue, account: Some(account), .. } => {
-                account.relieve(*device, bytes)?;
+            Lack::Device { device, queue, made, own, .. } => {
+                let has_left = made.as_ref().is_some_and(|account| account.relieve(*device, bytes).is_ok());
+                if !has_left {
+                    let books = queue.device().meter().ledger(*device)?;
+                    books.relieve(*device, bytes, own.as_deref())?;
+                }
                 queue.make_room(bytes).map(drop)
             }
         }
@@ -59,10 +70,25 @@ impl State {
         is_new
     }
 
+    /// Enters the memory in the own budget of a copy's device.
+    pub(crate) fn enter_own_budget(&mut self, slot: Slot, account: Arc<Account>) {
+        let Some(copy) = slot.device().and_then(|index| self.devices.get_mut(index)) else { return };
+        if copy.memory.as_ref().is_some_and(|memory| memory.owner.is_none()) {
+            account.has(self.facts.len);
+        }
+        copy.account = Some(account);
+    }
+
+    /// Whether a copy's device has the memory in its own budget. Not for the host.
+    #[inline]
+    pub(crate) fn is_in_own_budget(&self, slot: Slot) -> bool {
+        self.own_account(slot).is_some()
+    }
+
     /// Reserves room for a copy's memory. Gives the room that is lacking.
     pub(crate) fn reserve(&self, slot: Slot) -> Option<Room> {
         let mut reserved = Vec::new();
-        for account in self.accounts_of(slot) {
+        for account in self.made_accounts(slot) {
             match account.reserve(self.facts.len) {
                 Some(true) => reserved.push(account),
                 Some(false) => {}
@@ -76,14 +102,12 @@ impl State {
         None
     }
 
-    /// After a copy got no memory: room that its device may make, or others there, if there is a budget.
+    /// After a copy got no memory: room that its device may make, or others there.
     pub(crate) fn room_after(&self, slot: Slot, error: &Error, has_been_asked: bool) -> Option<Room> {
         let Error::DeviceOutOfMemory { device, bytes } = *error else { return None };
-        let (queue, account) = (self.home(slot).ok()?, self.accounts_of(slot).next().cloned());
-        if has_been_asked && account.is_none() {
-            return None;
-        }
-        Some(Room { slot, bytes, lack: Lack::Device { device, queue, account, has_been_asked } })
+        let (made, own) = (self.made_accounts(slot).next().cloned(), self.own_account(slot).cloned());
+        let lack = Lack::Device { device, queue: self.home(slot).ok()?, made, own, has_been_asked };
+        Some(Room { slot, bytes, lack })
     }
 
     /// A copy has got memory.
@@ -101,11 +125,23 @@ impl State {
     pub(crate) fn touch_room(&self, slot: Slot) {
         if self.accounts.is_some() {
             self.accounts_of(slot).for_each(|account| account.touch());
+        } else if let Some(account) = self.own_account(slot) {
+            account.touch();
         }
     }
 
     /// The budgets of the place of a copy. Adopted bytes count in none.
     fn accounts_of(&self, slot: Slot) -> impl Iterator<Item = &Arc<Account>> {
+        self.own_account(slot).into_iter().chain(self.made_accounts(slot))
+    }
+
+    #[inline]
+    fn own_account(&self, slot: Slot) -> Option<&Arc<Account>> {
+        slot.device().and_then(|index| self.devices.get(index)?.account.as_ref())
+    }
+
+    /// Those of the budgets that someone has made.
+    fn made_accounts(&self, slot: Slot) -> impl Iterator<Item = &Arc<Account>> {
         let location = match slot.device() {
             Some(index) => self.devices.get(index).map(|copy| Location::Device(copy.device)),
             None => (slot == HOST).then_some(Location::Host),
