@@ -1,8 +1,9 @@
 //! Bytes that go from their origin to a GPU through pinned chunks: arrays of files, many pieces at once, reads that
 //! fail or panic in the midst.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,39 +14,50 @@ use synced_mem::{Device, Error, Location, Origin, OriginError, SharedMem};
 
 use crate::{expect_no_leaks, gpu, seed};
 
+/// The files of a folder and of the folders in there.
+fn all_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { all_files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// All goldens, and all real files that are here.
 #[test]
-fn arrays_of_every_kind_of_file_are_on_a_gpu_what_load_gives() {
+fn every_array_of_every_file_is_on_a_gpu_what_load_gives() {
     let (session, gpu, queue) = gpu(seed(1));
-    let (mut direct, mut whole) = (0, 0);
-    for file in [
-        "caffe/net/v1.caffemodel",
-        "caffe/blobproto/unpacked.binaryproto",
-        "caffe/misc/u8.datum",
-        "mxnet/golden/mxnet-1.9.1/checkpoints/mobilenet0_25-0000.params",
-        "other/two.safetensors",
-        "other/fortran_big_endian.npy",
-        "other/numpy_compressed.npz",
-        "caffe/net/f32_diff.caffemodel.h5",
-        "neoml/py/net_fc.cnnarch",
-    ] {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(file);
-        let file = Arc::new(Checkpoint::open(path).unwrap());
+    let mut files = Vec::new();
+    all_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("data"), &mut files);
+    let real = std::env::var_os("BLOB_REAL_DATA").map(PathBuf::from);
+    for folder in ["caffe/real", "mxnet/real", "neoml/real"].iter().filter_map(|name| Some(real.as_ref()?.join(name))) {
+        if folder.exists() {
+            all_files(&folder, &mut files);
+        }
+    }
+    // By format: the arrays that are read in place, and the others.
+    let mut counts = BTreeMap::<&str, [usize; 2]>::new();
+    for path in files {
+        let Ok(file) = Checkpoint::open(path).map(Arc::new) else { continue };
         for entry in file.entries().iter().filter(|entry| entry.fault().is_none() && entry.byte_len() > 0) {
-            let (lazy, loaded) = (file.lazy(entry).unwrap(), file.load(entry).unwrap());
+            let (Ok(lazy), Ok(loaded)) = (file.lazy(entry), file.load(entry)) else { continue };
+            let what = format!("{}: {}", file.name(), entry.name());
             let memory = lazy.memory(Part::Data);
             lazy.data().upload(&queue).unwrap();
-            assert!(memory.valid_on(Location::Device(gpu.id()), ..));
+            assert!(memory.valid_on(Location::Device(gpu.id()), ..), "{what}");
             // Nothing of an array that lies in the file as it is has been on the host.
-            assert_eq!(memory.valid_on(Location::Host, ..1), !entry.is_direct());
-            *(if entry.is_direct() { &mut direct } else { &mut whole }) += 1;
+            assert_eq!(memory.valid_on(Location::Host, ..1), !entry.is_direct(), "{what}");
             memory.evict(Location::Host, ..).unwrap();
             // From the GPU, so that its bytes are the ones that are compared.
             let (back, expected) = (lazy.data().bytes().unwrap(), loaded.data().bytes().unwrap());
-            assert!(*back == *expected, "{}: {}", file.name(), entry.name());
-            assert_eq!(memory.stats().origin_reads.bytes, memory.stats().downloads.bytes);
+            assert!(*back == *expected, "{what}");
+            assert_eq!(memory.stats().origin_reads.bytes, memory.stats().downloads.bytes, "{what}");
+            counts.entry(file.format().name()).or_default()[usize::from(!entry.is_direct())] += 1;
         }
     }
-    assert!(direct > 100 && whole > 2, "{direct} {whole}");
+    println!("arrays on a GPU, in place and whole: {counts:?}");
+    assert!(counts.len() > 12, "{counts:?}");
+    let [direct, whole] = [0, 1].map(|which| counts.values().map(|count| count[which]).sum::<usize>());
+    assert!(direct > 2000 && whole > 50, "{direct} {whole}");
     drop((gpu, queue));
     expect_no_leaks(&session);
 }
