@@ -37,6 +37,8 @@ const STEPS: &[(&str, &str)] = &[
     ("soak", SOAK),
     // In our target folder: its manifest has our profiles, so the dependencies that both need are built once.
     ("downstream", "CARGO_TARGET_DIR={target} cargo test --manifest-path tests/downstream/Cargo.toml"),
+    // The driver for tests, beside cudarc's own streams and candle's tensors.
+    ("beside others", "CARGO_TARGET_DIR={target} cargo test --manifest-path tests/beside/Cargo.toml"),
     // A workspace of its own. pyo3's stable ABI needs no interpreter to be checked, and an extension links no library.
     ("Python format", "cargo fmt --manifest-path python/Cargo.toml --check"),
     ("Python clippy", "PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR={target} cargo clippy \
