@@ -142,6 +142,7 @@ fn check(name: &str, recipes: &[(usize, Recipe)]) -> Result<Files, Error> {
             }
         }
     }
+    let folds = recipes.iter().any(|(_, recipe)| is_fold(recipe));
     for (line, recipe) in recipes {
         for (output, _) in written_by(recipe) {
             if let Some(writer) = files.around(&output, *line) {
@@ -149,7 +150,9 @@ fn check(name: &str, recipes: &[(usize, Recipe)]) -> Result<Files, Error> {
                 return refused(*line, message);
             }
         }
-        for path in read_by(recipe) {
+        // No job but a fold writes a symbol.
+        let symbol = Some(recipe).filter(|_| folds).and_then(symbol_beside);
+        for path in read_by(recipe).chain(symbol) {
             if let Some(writer) = files.writer(&path) {
                 return refused(*line, format!("reads {}, which line {writer} writes", path.display()));
             }
@@ -174,15 +177,22 @@ fn written_by(recipe: &Recipe) -> impl Iterator<Item = (PathBuf, bool)> {
 
 /// The symbol beside the output, where MXNet's net may be folded.
 pub(super) fn new_symbol(recipe: &Recipe, output: &Path) -> Option<PathBuf> {
-    recipe.steps.iter().find(|step| step.name == Fold::NAME)?;
     let has_symbol = match &recipe.net {
+        _ if !is_fold(recipe) => false,
         Some(net) => matches!(net, NetFile::Symbol(_)),
-        None => {
-            let source = &recipe.sources.first()?.path;
-            source.with_file_name(symbol_name(&source.to_string_lossy())).is_file()
-        }
+        None => symbol_beside(recipe).is_some_and(|symbol| symbol.is_file()),
     };
     has_symbol.then(|| output.with_file_name(symbol_name(&output.to_string_lossy())))
+}
+
+fn is_fold(recipe: &Recipe) -> bool {
+    recipe.steps.iter().any(|step| step.name == Fold::NAME)
+}
+
+/// The place of MXNet's symbol beside the source, which is read where no net is named.
+pub(super) fn symbol_beside(recipe: &Recipe) -> Option<PathBuf> {
+    let source = recipe.sources.first().filter(|_| recipe.net.is_none())?;
+    Some(source.path.with_file_name(symbol_name(&source.path.to_string_lossy())))
 }
 
 /// The output of a recipe that is a job.
@@ -388,6 +398,11 @@ mod tests {
         assert_eq!(said, "x: line 2: writes o/net-symbol.json, as line 1 does");
         let said = refused(&[fold("a", "o/net-0000.params", "s.json"), line("o/net-symbol.json", "x")]);
         assert_eq!(said, "x: line 2: reads o/net-symbol.json, which line 1 writes");
+        let said = refused(&[line("o/net-0007.params", "x"), fold("a", "o/net-0000.params", "s.json")]);
+        assert_eq!(said, "x: line 1: reads o/net-symbol.json, which line 2 writes");
+        let named =
+            [fold("a", "o/net-0000.params", "s.json"), fold("o/net-0007.params", "p/other-0000.params", "s.json")];
+        assert_eq!(Batch::read("x", &named.join("\n")).unwrap().len(), 2);
         let apart = [fold("a", "o/net-0000.params", "s.json"), fold("b", "o/other-0000.params", "s.json")];
         assert_eq!(Batch::read("x", &apart.join("\n")).unwrap().len(), 2);
     }

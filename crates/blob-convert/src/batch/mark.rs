@@ -13,9 +13,9 @@ use blob_io::layout::FOLDER_LIST;
 use blob_io::{Error, Format, IfExists};
 use serde_json::{Value, json};
 
+use super::jobs::symbol_beside;
 use crate::recipe::Recipe;
 use crate::threads::lock;
-use crate::transform::symbol_name;
 
 /// How the name of an index of shards ends.
 const INDEX: &str = ".index.json";
@@ -104,10 +104,7 @@ impl Marks {
     /// MXNet's symbol beside the source. A model is made of the symbol, steps may follow the net, and the receipt tells
     /// of values that count otherwise by it.
     fn symbol(&self, recipe: &Recipe) -> Result<Value, Error> {
-        let beside = recipe.sources.first().and_then(|source| {
-            let symbol = source.path.with_file_name(symbol_name(&source.path.to_string_lossy()));
-            symbol.is_file().then_some(symbol)
-        });
+        let beside = symbol_beside(recipe).filter(|symbol| symbol.is_file());
         beside.map_or(Ok(Value::Null), |symbol| Ok(json!(self.hash(&symbol)?)))
     }
 
