@@ -12,11 +12,13 @@ use regex::escape;
 /// What is missing, in words.
 pub(super) fn expression(glob: &str) -> Result<String, String> {
     let (mut out, mut depth, mut rest) = (String::from("^"), 0_usize, glob);
+    // Whether a part of a name begins here.
+    let mut is_start = true;
     while let Some(next) = rest.chars().next() {
         let before = rest;
         rest = &rest[next.len_utf8()..];
         match next {
-            '*' => rest = stars(before, is_at_start(glob, before), &mut out),
+            '*' => rest = stars(before, is_start, &mut out),
             '?' => out.push('.'),
             '[' => rest = set(rest, &mut out)?,
             '{' => {
@@ -31,6 +33,8 @@ pub(super) fn expression(glob: &str) -> Result<String, String> {
             '\\' => rest = literal(rest, &mut out).ok_or("nothing follows the last backslash")?,
             _ => out.push_str(&escape(next.encode_utf8(&mut [0; 4]))),
         }
+        let taken = &before[..before.len() - rest.len()];
+        is_start = matches!(taken, "/" | "\\/" | "**/" | "{") || taken == "," && depth > 0;
     }
     if depth > 0 {
         return Err("a `{` has no `}`".to_owned());
@@ -39,22 +43,16 @@ pub(super) fn expression(glob: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Whether a part of a name begins where `rest` does.
-fn is_at_start(glob: &str, rest: &str) -> bool {
-    let before = &glob[..glob.len() - rest.len()];
-    before.is_empty() || before.ends_with(['/', '{', ','])
-}
-
-fn stars<'g>(glob: &'g str, is_at_start: bool, out: &mut String) -> &'g str {
-    let rest = glob.trim_start_matches('*');
-    match rest.strip_prefix('/').filter(|_| is_at_start && glob.starts_with("**")) {
+/// Takes stars: two of them where a part of a name begins, and a slash behind them, are any folders or none.
+fn stars<'g>(glob: &'g str, is_start: bool, out: &mut String) -> &'g str {
+    match glob.strip_prefix("**/").filter(|_| is_start) {
         Some(below) => {
             out.push_str("(?:.*/)?");
             below
         }
         None => {
             out.push_str(".*");
-            rest
+            glob.trim_start_matches('*')
         }
     }
 }
@@ -117,6 +115,11 @@ mod tests {
             ("a/**/w", &["a/w", "a/b/w"], &["aw", "a/bw"]),
             ("a/**", &["a/", "a/b/c"], &["a"]),
             ("a**w", &["aw", "a/w"], &["a"]),
+            ("a,**/w", &["a,/w", "a,b/w"], &["a,w"]),
+            (r"\{**/w", &["{/w", "{a/w"], &["{w"]),
+            (r"a\/**/**/w", &["a/w", "a/b/w"], &["aw"]),
+            ("{a,**/w}", &["a", "w", "b/w"], &["a,w"]),
+            ("***/w", &["/w", "a/w"], &["w"]),
             (r"\*\{\\", &[r"*{\"], &[r"x{\"]),
             ("a.b+(c)|^$#", &["a.b+(c)|^$#"], &["aab+(c)|^$#"]),
         ] {
