@@ -2,6 +2,7 @@
 //! linearly with the file, and only up to the limits.
 
 mod conversions;
+mod others;
 
 use std::io::Write;
 use std::sync::Arc;

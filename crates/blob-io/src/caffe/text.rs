@@ -4,6 +4,7 @@
 
 use crate::error::{Fault, FaultKind};
 use crate::names::name_from_bytes;
+use crate::work;
 
 /// Messages nest at most this deep: protobuf's own limit.
 const MAX_DEPTH: usize = 100;
@@ -65,6 +66,8 @@ impl<'a> Text<'a> {
 
     /// The next event; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Event<'a>>, Fault> {
+        // The event before this one.
+        work::visit((self.pos - self.at) as u64, 1);
         if let Some(field) = self.list.take() {
             return self.item(field).map(Some);
         }
