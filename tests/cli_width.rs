@@ -160,15 +160,16 @@ fn files_with_long_names(folder: &Folder) -> Vec<String> {
         named(&path, names);
         files.push(path.to_str().unwrap().to_owned());
     }
-    let nets = [
-        "caffe/real/lenet_v1_2014.caffemodel",
-        "mxnet/real/dmlc__web-data__gluoncv__models__cifar_resnet20_v1-0000.params",
-    ];
-    for net in nets {
-        match real(net) {
-            Some(path) => files.push(path.to_str().unwrap().to_owned()),
-            None => report(&format!("NOT TESTED: the width of {net} (BLOB_REAL_DATA)")),
-        }
+    for folder in ["caffe/real", "mxnet/real", "neoml/real"] {
+        let Some(folder) = real(folder) else {
+            report(&format!("NOT TESTED: the width of the nets in {folder} (BLOB_REAL_DATA)"));
+            continue;
+        };
+        let all = crate::support::files(&folder, |_| true);
+        let has_values = |path: &&std::path::PathBuf| {
+            blob_io::Checkpoint::open(path).is_ok_and(|file| file.entries().iter().any(|entry| entry.byte_len() > 0))
+        };
+        files.extend(all.iter().filter(has_values).map(|path| path.to_str().unwrap().to_owned()));
     }
     files
 }
