@@ -1,7 +1,8 @@
 //! `cargo xtask report-check`: the pages of `blob report` in headless Chromium, light and dark, and at the widths of a
 //! phone, a tablet and a desk.
 //! A page's own policy forbids every request and script, and the browser's console tells each attempt: so the console
-//! stays empty. A copy without the policy shows the geometry: nothing scrolls sideways, no text is over another.
+//! stays empty. A copy without the policy shows the geometry: nothing scrolls sideways, no text is over another, rows
+//! are cards where there is little room, and the headers of tables stay in sight where there is more.
 //! Where there is no browser, that is said. `BLOB_BROWSER` names another one, `BLOB_TOOL` a tool that is built already.
 
 use std::path::{Path, PathBuf};
@@ -32,8 +33,12 @@ const WIDTHS: [u32; 3] = [390, 768, 1280];
 /// Runs in a copy of a page, and tells the frame around the page the width and the faults.
 const GEOMETRY: &str = include_str!("report_check.js");
 
-/// A page with a line that is too wide and another one over that line.
-const MISFIT: &str = "<!DOCTYPE html><body><div style=\"width: 2000px\">wide</div><p>under</p><p style=\"margin-top: -2em\">over</p></body>";
+/// A page with a line that is too wide and another one over that line, and a table without any style.
+const MISFIT: &str = "<!DOCTYPE html><body><div style=\"width: 2000px\">wide</div><p>under</p><p style=\"margin-top: -2em\">over</p>\
+    <table class=\"rows\"><thead><tr><th>NAME</th></tr></thead><tbody>{rows}</tbody></table></body>";
+
+/// A row of that table, which has many.
+const ROW: &str = "<tr><td class=\"name\">a</td><td>value</td></tr>";
 
 /// A page that asks for a forbidden address: the check must see that.
 const CONTROL: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'\">\
@@ -55,9 +60,13 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     std::fs::write(&control, CONTROL)?;
     let (said, _) = opened(&browser, &control, "1", &folder)?;
     ensure!(said.len() == 2, "the console of a page that loads an image and runs a script says {said:?}");
-    let misfits = geometry(&browser, MISFIT, &folder)?;
-    let is_seen = |line: &String| line.contains("2000") && line.contains("\"over\" is over \"under\"");
-    ensure!(misfits.len() == WIDTHS.len() && misfits.iter().all(is_seen), "a page that fits nowhere says {misfits:?}");
+    let misfits = geometry(&browser, &MISFIT.replace("{rows}", &ROW.repeat(100)), &folder)?;
+    let tables = ["a row is no card", "a row is no card", "a header scrolls away"];
+    let is_seen = |(line, table): (&String, &str)| {
+        line.contains("2000") && line.contains("\"over\" is over \"under\"") && line.contains(table)
+    };
+    let is_told = misfits.len() == WIDTHS.len() && misfits.iter().zip(tables).all(is_seen);
+    ensure!(is_told, "a page that fits nowhere says {misfits:?}");
     let converted = folder.join(CONVERTED);
     std::fs::create_dir_all(converted.parent().context("a file lies in a folder")?)?;
     let blob = || shell::program(&tool);
