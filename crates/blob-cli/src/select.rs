@@ -86,12 +86,18 @@ pub(crate) fn by_names(checkpoint: &Checkpoint, selection: &Selection) -> Result
 /// The tensor whose name a table shows like this; `None` for any other pattern.
 fn shown_as<'c>(checkpoint: &'c Checkpoint, pattern: &str) -> Result<Option<&'c Entry>, Failure> {
     let is_cut = DOTS.iter().any(|dots| pattern.contains(dots));
-    if !(is_cut || pattern.contains('\\')) || checkpoint.entry(pattern).is_some() {
+    if !(is_cut || pattern.contains('\\')) {
         return Ok(None);
     }
-    let mut entries = checkpoint.entries().iter();
-    if let Some(entry) = entries.find(|entry| is_escaped_to(entry.name(), pattern)) {
-        return Ok(Some(entry));
+    let escaped = checkpoint.entries().iter().find(|entry| is_escaped_to(entry.name(), pattern));
+    match (checkpoint.entry(pattern), escaped) {
+        (Some(named), Some(other)) if named.name() != other.name() => {
+            let failure = Failure::new(format!("{pattern:?} is the name of one tensor, and how another one is shown"));
+            return Err(failure.help("`#3` takes one"));
+        }
+        (Some(_), _) => return Ok(None),
+        (None, Some(entry)) => return Ok(Some(entry)),
+        (None, None) => {}
     }
     let mut shown = checkpoint.entries().iter().filter(|entry| {
         let name = entry.name();
