@@ -122,7 +122,7 @@ impl Render for Listing<'_> {
             if self.args.long {
                 let layer_type = escaped(entry.layer_type().unwrap_or("-"));
                 let pieces = entry.segments().len();
-                write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(entry), escape_message(&warnings(entry)))?;
+                write!(out, "\t{}\t{layer_type}\t{pieces}\t{}", kind_word(&listed), escape_message(&warnings(entry)))?;
             }
             writeln!(out)?;
         }
@@ -150,7 +150,7 @@ impl Listing<'_> {
         ]);
         if self.args.long {
             columns.extend([
-                Column::left("KIND").drop_order(5).of(|l: &Listed<'_>, _| kind_word(l.entry)),
+                Column::left("KIND").drop_order(5).of(|l: &Listed<'_>, _| kind_word(l)),
                 Column::right("PIECES").drop_order(2).of(|l, _| units::grouped(l.entry.segments().len() as u64)),
                 Column::text("WARNINGS").of(|l, terminal| terminal.text(&warnings(l.entry)).into_owned()),
             ]);
@@ -165,10 +165,10 @@ impl Listing<'_> {
 }
 
 /// `data`, `diff`; for a part of a sparse array the kind too: `csr indptr`.
-fn kind_word(entry: &Entry) -> String {
-    match entry.sparse() {
-        Some(sparse) => format!("{} {}", sparse.kind.name(), entry.kind().name()),
-        None => entry.kind().name().to_owned(),
+fn kind_word(listed: &Listed<'_>) -> String {
+    match listed.entry.sparse() {
+        Some(sparse) => format!("{} {}", sparse.kind.name(), listed.kind.name()),
+        None => listed.kind.name().to_owned(),
     }
 }
 

@@ -69,11 +69,11 @@ impl<'a> Facts<'a> {
             // Diffs and the indices of sparse arrays are not parameters.
             parameters: checkpoint.parameters(),
             bytes: entries.iter().map(Entry::byte_len).sum(),
-            diffs: count(&|e| e.kind() == Kind::Diff),
+            diffs: count(&|e| checkpoint.kind_of(e) == Kind::Diff),
             none: count(&|e| e.kind() == Kind::None),
             broken: count(&|e| e.fault().is_some() && e.unread().is_none()),
             unread: count(&|e| e.unread().is_some()),
-            sparse: count(&|e| e.kind() == Kind::Values),
+            sparse: count(&|e| checkpoint.kind_of(e) == Kind::Values),
             largest: entries.iter().rev().max_by_key(|e| e.byte_len()).filter(|e| e.byte_len() > 0),
             mean_values: mean_values(checkpoint),
             ignored: ignored(checkpoint, None),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use blob_core::Shape;
-use blob_io::{Checkpoint, Entry, Sparse};
+use blob_io::{Checkpoint, Entry, Kind, Sparse};
 use serde_json::{Value, json};
 
 use super::facts::bytes_read;
@@ -29,8 +29,7 @@ pub struct List<'a> {
 impl List<'_> {
     /// The tensors.
     pub fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
-        let (file, entries) = (self.checkpoint.name(), self.checkpoint.entries());
-        self.chosen.iter().map(move |index| Listed { file, index: *index, entry: &entries[*index] })
+        self.chosen.iter().map(|index| Listed::of(self.checkpoint, *index))
     }
 
     /// Writes the document as a line.
@@ -82,6 +81,15 @@ pub struct Listed<'a> {
     pub index: usize,
     /// The tensor.
     pub entry: &'a Entry,
+    /// What it is, as [`Checkpoint::kind_of`] says.
+    pub kind: Kind,
+}
+
+impl<'a> Listed<'a> {
+    fn of(checkpoint: &'a Checkpoint, index: usize) -> Self {
+        let entry = &checkpoint.entries()[index];
+        Self { file: checkpoint.name(), index, entry, kind: checkpoint.kind_of(entry) }
+    }
 }
 
 impl Listed<'_> {
@@ -96,7 +104,7 @@ impl Fields for Listed<'_> {
         vec![
             field("index", Type::Integer, "its place in the file: `#3`", |l| json!(l.index)),
             field("name", Type::String, NAME, |l| json!(l.entry.name())),
-            field("kind", Type::Enum(KINDS), "what it is", |l| json!(l.entry.kind().name())),
+            field("kind", Type::Enum(KINDS), "what it is", |l| json!(l.kind.name())),
             nullable("layer_type", Type::String, "the type of its layer, where it has one", |l| {
                 json!(l.entry.layer_type())
             }),

@@ -17,20 +17,29 @@ impl Checkpoint {
     }
 
     /// Whether an array's elements are parameters: the array has bytes, and is neither a diff nor the indices of a
-    /// sparse array. In a file that stores names alone, `w.diff` beside an array `w` of the same shape is a diff, and
-    /// `w#indices` and `w#indptr` beside `w#values` are indices.
+    /// sparse array.
     #[must_use]
     pub fn is_parameter(&self, entry: &Entry) -> bool {
-        if !matches!(entry.kind(), Kind::Data | Kind::Values) || entry.byte_len() == 0 {
-            return false;
+        entry.byte_len() > 0 && matches!(self.kind_of(entry), Kind::Data | Kind::Values)
+    }
+
+    /// What an array is, as its file says. In a file that stores names alone, `w.diff` beside an array `w` of the same
+    /// shape is a diff, `w#indices` and `w#indptr` beside `w#values` are indices, and `w#values` beside `w#indices`
+    /// values of a sparse array.
+    #[must_use]
+    pub fn kind_of(&self, entry: &Entry) -> Kind {
+        if entry.kind() != Kind::Data {
+            return entry.kind();
         }
         let name = TensorName::of(entry.name());
-        let owner = match name.kind {
+        let other = match name.kind {
             Kind::Diff => self.entry(name.array).filter(|data| data.shape() == entry.shape()),
             Kind::Indices | Kind::Indptr => self.entry(&name.with(Kind::Values).to_string()),
+            Kind::Values => self.entry(&name.with(Kind::Indices).to_string()),
             _ => None,
         };
-        owner.is_none_or(|owner| !matches!(owner.kind(), Kind::Data | Kind::Values))
+        let is_told = other.is_some_and(|other| !matches!(other.kind(), Kind::Diff | Kind::None));
+        if is_told { name.kind } else { Kind::Data }
     }
 }
 
@@ -39,7 +48,7 @@ mod tests {
     use blob_core::{DType, Shape};
 
     use crate::layout::{Frame, Layout, TensorSpec};
-    use crate::{Bytes, Checkpoint};
+    use crate::{Bytes, Checkpoint, Entry};
 
     /// A safetensors file of zeros.
     fn file(tensors: &[(&str, DType, &[usize])]) -> Checkpoint {
@@ -58,16 +67,24 @@ mod tests {
     #[test]
     fn diffs_and_indices_are_no_parameters_in_any_format() {
         let f = DType::F32;
-        for (tensors, parameters) in [
-            (&[("w", f, &[2, 3][..]), ("w.diff", f, &[2, 3])][..], 6),
-            (&[("w", f, &[2, 3]), ("w.diff", f, &[3])], 9),
-            (&[("w.diff", f, &[2, 3])], 6),
-            (&[("w#values", f, &[2, 3]), ("w#indices", DType::I64, &[2])], 6),
-            (&[("w#values", f, &[2]), ("w#indptr", DType::I64, &[2]), ("w#indices", DType::I64, &[2])], 2),
-            (&[("w#indices", DType::I64, &[2])], 2),
-            (&[("w", f, &[0, 3])], 0),
+        for (tensors, parameters, kinds) in [
+            (&[("w", f, &[2, 3][..]), ("w.diff", f, &[2, 3])][..], 6, "data diff"),
+            (&[("w", f, &[2, 3]), ("w.diff", f, &[3])], 9, "data data"),
+            (&[("w.diff", f, &[2, 3])], 6, "data"),
+            (&[("w#values", f, &[2, 3]), ("w#indices", DType::I64, &[2])], 6, "values indices"),
+            (
+                &[("w#values", f, &[2]), ("w#indptr", DType::I64, &[2]), ("w#indices", DType::I64, &[2])],
+                2,
+                "values indptr indices",
+            ),
+            (&[("w#indices", DType::I64, &[2])], 2, "data"),
+            (&[("w#values", f, &[2])], 2, "data"),
+            (&[("w", f, &[0, 3])], 0, "data"),
         ] {
-            assert_eq!(file(tensors).parameters(), parameters, "{tensors:?}");
+            let file = file(tensors);
+            let kind = |entry: &Entry| file.kind_of(entry).name();
+            let found = (file.parameters(), file.entries().iter().map(kind).collect::<Vec<_>>().join(" "));
+            assert_eq!(found, (parameters, kinds.to_owned()), "{tensors:?}");
         }
     }
 }
