@@ -144,7 +144,8 @@ impl Conversion {
             return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
         }
         let changes = plan.changes();
-        warn_of_source(self.source(), &changes, context);
+        let source = said::Source { checkpoint: self.source(), changes: &changes, is_copy: plan.is_copy() };
+        warn_of_source(source, context);
         warn_of_changes(&changes, context);
         if plan.fold().is_some_and(|fold| fold.refused().iter().any(|refusal| refusal.kind.is_of_training())) {
             context.terminal.note(format!("help: {TESTED_NET}"));

@@ -15,7 +15,8 @@ use crate::units;
 
 /// Why --salvage finds no array in a file that breaks off.
 const NO_SALVAGE: &str = "--salvage takes arrays of Caffe, MXNet, NeoML and safetensors, which stand one after the other; \
-                          an npz has its list at the end, HDF5 all over the file, and an archive is read as a whole";
+                          an npz has its list at the end, HDF5 all over the file, an archive is read as a whole, and a \
+                          shard is taken by its own name";
 
 /// Opens a file; reads headers only. With --salvage, a file that breaks off is opened for its whole arrays, and a
 /// warning says where it does.

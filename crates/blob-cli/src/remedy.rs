@@ -2,11 +2,11 @@
 //!
 //! The one place for it. Whether a command has an option is asked of clap, so no help names an option in vain.
 
-use blob_io::Remedy;
+use blob_io::{Reason, Remedy};
 use clap::Command;
 
 use crate::args::whole;
-use crate::failure::{Failure, TESTED_NET};
+use crate::failure::{Failure, Problem, TESTED_NET};
 
 /// A way out.
 struct Way {
@@ -33,7 +33,8 @@ impl Failure {
         if let Self::Trouble(problem) | Self::No(problem) = &mut self
             && problem.help.is_none()
         {
-            problem.help = problem.remedy.and_then(|remedy| help(remedy, command));
+            let help = problem.remedy.and_then(|remedy| help(remedy, command));
+            problem.help = help.or_else(|| without_array(problem, command));
         }
         self
     }
@@ -52,6 +53,16 @@ fn help(remedy: Remedy, command: &str) -> Option<String> {
         Elsewhere::After => Some(format!("write safetensors, and convert that with `blob convert`: {}", way.help)),
         Elsewhere::Nowhere => None,
     })
+}
+
+/// The next step where an array is broken and the command takes all arrays.
+fn without_array(problem: &Problem, command: &str) -> Option<String> {
+    let is_array = problem.subject.as_ref().is_some_and(|subject| subject.starts_with("array "));
+    let is_broken = is_array && matches!(problem.reason, Reason::Malformed | Reason::Truncated);
+    let tool = whole();
+    let command = tool.find_subcommand(command);
+    let takes_all = has(command, "skip_unsupported") && has(command, "exclude");
+    (is_broken && takes_all).then(|| "--exclude NAME leaves a broken array out".to_owned())
 }
 
 fn has(command: Option<&Command>, argument: &str) -> bool {

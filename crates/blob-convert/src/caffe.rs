@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use blob_core::DType;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
-use blob_io::layout::Splice;
-use blob_io::layout::{Layout, TensorSpec};
+use blob_io::layout::{Layout, Splice, TensorSpec};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 
 use crate::change::{Change, Effect, listed};
@@ -141,6 +140,7 @@ pub(crate) fn spliced(
         tensors.iter_mut().for_each(|tensor| note_dtype(tensor, base));
         settle_diffs(base, options, tensors, &mut splice)?;
     }
+    crate::dimensions::pad(options, (!is_itself).then_some(base), tensors);
     if is_itself {
         let kept: HashSet<String> = tensors.iter().filter(|tensor| !tensor.is_new).map(place).collect();
         check_order(base, &kept)?;

@@ -16,6 +16,7 @@ use blob_io::{Checkpoint, Entry, Error, Format, Refill, Sparse, TensorName};
 
 use crate::caffe::{self, Unfit, check_fits};
 use crate::change::{Change, Effect};
+use crate::dimensions;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::state::State;
@@ -49,6 +50,7 @@ pub(crate) fn of(
             check_graph(checkpoint, options)?;
             check_count(checkpoint, to, tensors.len())?;
             check_symbol(checkpoint, options, tensors, path)?;
+            dimensions::pad(options, None, tensors);
             let specs: Vec<TensorSpec> = tensors.iter().map(|tensor| tensor.spec.clone()).collect();
             let new = Layout::of(to, &specs, &New { checkpoint, options, tensors, metadata, path });
             new.and_then(

@@ -19,6 +19,7 @@ mod copies;
 mod destination;
 pub mod diff;
 pub mod digest;
+mod dimensions;
 mod finding;
 mod frame;
 mod goal;

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::Found;
 use super::model::note_model;
-use super::said::{Changes, asked, changes_field, is_among, notices, of_arrays, warnings};
+use super::said::{Changes, Source, asked, changes_field, notices, warnings};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::written::{Writes, Written, written_fields};
@@ -80,10 +80,10 @@ impl Fields for Converted<'_> {
                 f.plan.net().map_or(Value::Null, json::value)
             }),
             field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
-                let whole = f.checkpoint.warnings().iter().filter(|warning| !is_among(&f.found.changes, warning));
+                let source = Source { checkpoint: f.checkpoint, changes: &f.found.changes, is_copy: f.plan.is_copy() };
+                let whole = source.of_file().map(ToString::to_string);
                 whole
-                    .map(ToString::to_string)
-                    .chain(of_arrays(f.checkpoint, &f.found.changes).map(|(name, w)| format!("{name:?}: {w}")))
+                    .chain(source.of_arrays().map(|(name, w)| format!("{name:?}: {w}")))
                     .chain(f.found.reports.iter().cloned())
                     .chain(warnings(&f.found.changes))
                     .collect()

@@ -51,8 +51,9 @@ fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Op
     {
         return Some("without a receipt, nothing says that the u16 are bf16".to_owned());
     }
-    if target.dense || target.form.is_some() {
-        return Some("the arrays are stored in another form".to_owned());
+    if !plan.has_receipt() && plan.changes().iter().any(|group| matches!(group.change.effect, Effect::Reshaped { .. }))
+    {
+        return Some("tensors are stored with other shapes".to_owned());
     }
     None
 }

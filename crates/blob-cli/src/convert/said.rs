@@ -19,29 +19,45 @@ const NAMED: usize = 3;
 
 /// The warnings about the source: those that several of its tensors share are one line. What is lost by them stands
 /// among the changes.
-pub(super) fn warn_of_source(checkpoint: &Checkpoint, changes: &[Group], context: &Context) {
+pub(super) fn warn_of_source(source: Source<'_>, context: &Context) {
     let mut shared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for (name, warning) in of_arrays(checkpoint, changes) {
+    for (name, warning) in source.of_arrays() {
         shared.entry(warning.to_string()).or_default().push(name);
     }
-    let whole = checkpoint.warnings().iter().filter(|warning| !is_among(changes, warning)).map(ToString::to_string);
     let each = shared.iter().map(|(warning, names)| format!("{}: {warning}", listed(NAMED, names)));
-    warn(whole.chain(each).collect(), "--json prints them all", context);
+    warn(source.of_file().map(ToString::to_string).chain(each).collect(), "--json prints them all", context);
 }
 
-/// The warnings about the source's arrays, but for the losses among the changes.
-pub(super) fn of_arrays<'a>(
-    checkpoint: &'a Checkpoint,
-    changes: &'a [Group],
-) -> impl Iterator<Item = (&'a str, Warning)> {
-    let entries = checkpoint.entries().iter();
-    let each = entries.flat_map(|entry| entry.warnings().map(|warning| (entry.name(), warning)));
-    each.filter(|(_, warning)| !is_among(changes, warning))
+/// A file that is converted, with what changes.
+#[derive(Clone, Copy)]
+pub(super) struct Source<'a> {
+    pub(super) checkpoint: &'a Checkpoint,
+    pub(super) changes: &'a [Group],
+    /// Whether the output is the same bytes, of which nothing is left out.
+    pub(super) is_copy: bool,
 }
 
-/// Whether what a warning of the source says is one of the changes.
-pub(super) fn is_among(changes: &[Group], warning: &Warning) -> bool {
-    changes.iter().any(|group| matches!(&group.change.effect, Effect::Unlisted(unlisted) if unlisted == warning))
+impl<'a> Source<'a> {
+    /// The warnings about the file as a whole, but for the losses among the changes.
+    pub(super) fn of_file(self) -> impl Iterator<Item = &'a Warning> {
+        self.checkpoint.warnings().iter().filter(move |warning| self.is_said(warning))
+    }
+
+    /// The warnings about the arrays, likewise.
+    pub(super) fn of_arrays(self) -> impl Iterator<Item = (&'a str, Warning)> {
+        let entries = self.checkpoint.entries().iter();
+        let each = entries.flat_map(|entry| entry.warnings().map(|warning| (entry.name(), warning)));
+        each.filter(move |(_, warning)| self.is_said(warning))
+    }
+
+    /// Whether a warning is said beside the changes.
+    fn is_said(self, warning: &Warning) -> bool {
+        if self.is_copy && warning.is_loss {
+            return false;
+        }
+        let mut effects = self.changes.iter().map(|group| &group.change.effect);
+        !effects.any(|effect| matches!(effect, Effect::Unlisted(unlisted) if unlisted == warning))
+    }
 }
 
 /// The changes that nobody asked for, in words: a line for each kind.
