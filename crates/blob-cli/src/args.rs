@@ -332,6 +332,9 @@ pub(crate) struct Man {
     /// Replace pages that exist
     #[arg(long, requires = "output")]
     pub(crate) force: bool,
+    /// Print what would be done without writing anything
+    #[arg(short = 'n', long, requires = "output")]
+    pub(crate) dry_run: bool,
 }
 
 /// Whether existing files are replaced, by `--force`.

@@ -36,7 +36,15 @@ pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> 
     let Some(path) = &args.recipe_out else { return conversion.convert(context) };
     let recipe = begun_recipe(&conversion.recipe, path, if_exists(args.force))?;
     let status = conversion.convert(context)?;
+    let (is_file, path) = (!is_stdout(path), context.terminal.name(&path.to_string_lossy()).into_owned());
+    if is_file && args.dry_run {
+        context.terminal.note(format!("would write {path} too, the recipe"));
+        return Ok(status);
+    }
     recipe.finish()?;
+    if is_file {
+        context.terminal.note(format!("the recipe is in {path}"));
+    }
     Ok(status)
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use blob_convert::{Folders, Together};
-use blob_io::Output;
+use blob_io::{IfExists, Output};
 use clap::Command;
 use clap_mangen::Man;
 
@@ -12,6 +12,7 @@ use crate::args::{self, if_exists, whole};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::help::{ENVIRONMENT, NOTES};
+use crate::output::sink::is_stdout;
 use crate::output::written::{Begun, Written};
 
 pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure> {
@@ -25,24 +26,43 @@ pub(crate) fn run(args: &args::Man, context: &Context) -> Result<Status, Failure
         out.flush()?;
         return Ok(Status::Yes);
     };
-    let (begun, if_exists) = (Begun::now(false), if_exists(args.force));
-    let paths: Vec<PathBuf> = pages.iter().map(|page| folder.join(Man::new(page.clone()).get_filename())).collect();
-    let folders = Folders::of(paths.iter().map(PathBuf::as_path))?;
-    paths.iter().try_for_each(|path| Output::check(path, if_exists))?;
-    let mut together = Together::of(paths.iter().map(PathBuf::as_path))?;
-    let (files, mut bytes) = (pages.len() as u64, 0);
-    for (command, path) in pages.into_iter().zip(&paths) {
-        let mut page = Vec::new();
-        write_page(command, &mut page)?;
-        bytes += page.len() as u64;
+    if is_stdout(folder) {
+        return Err(Failure::new("-o - is no folder").help("without -o the page goes to standard output"));
+    }
+    let (begun, if_exists) = (Begun::now(args.dry_run), if_exists(args.force));
+    let pages = pages.into_iter().map(|command| {
+        let (path, mut page) = (folder.join(Man::new(command.clone()).get_filename()), Vec::new());
+        write_page(command, &mut page).map(|()| (path, page))
+    });
+    let pages: Vec<(PathBuf, Vec<u8>)> = pages.collect::<io::Result<_>>()?;
+    if !args.dry_run {
+        write(&pages, if_exists)?;
+    } else if folder.is_dir() {
+        check(&pages, if_exists)?;
+    }
+    let (files, bytes) = (pages.len() as u64, pages.iter().map(|(_, page)| page.len() as u64).sum());
+    context.terminal.written(&Written { files, ..Written::new(folder, "man", bytes, begun) }, &[]);
+    Ok(Status::Yes)
+}
+
+fn check(pages: &[(PathBuf, Vec<u8>)], if_exists: IfExists) -> Result<(), Failure> {
+    Ok(pages.iter().try_for_each(|(path, _)| Output::check(path, if_exists))?)
+}
+
+/// Writes all pages or none.
+fn write(pages: &[(PathBuf, Vec<u8>)], if_exists: IfExists) -> Result<(), Failure> {
+    let paths = || pages.iter().map(|(path, _)| path.as_path());
+    let folders = Folders::of(paths())?;
+    check(pages, if_exists)?;
+    let mut together = Together::of(paths())?;
+    for (path, page) in pages {
         let mut output = Output::create(path, if_exists)?;
-        output.write_all(&page)?;
+        output.write_all(page)?;
         together.add(path, output.complete()?)?;
     }
     together.publish()?;
     folders.keep();
-    context.terminal.written(&Written { files, ..Written::new(folder, "man", bytes, begun) }, &[]);
-    Ok(Status::Yes)
+    Ok(())
 }
 
 /// The commands that have a page: the tool itself, then each subcommand.
