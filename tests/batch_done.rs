@@ -8,6 +8,7 @@ use blob_io::Checkpoint;
 use serde_json::{Value, json};
 
 use crate::batch::{golden, job, jobs, states, tree};
+use crate::support::archive::tarred;
 use crate::support::{Folder, blob, changed, data, find};
 
 #[test]
@@ -159,6 +160,25 @@ fn a_job_is_another_one_with_another_symbol_or_list() {
         assert!(again == "redone" && after != before, "{output}: {again}");
         assert_eq!(run(), ("done".to_owned(), after), "{output}");
     }
+}
+
+/// Two nets of one name in a tar: a job of the one is no job of the other.
+#[test]
+fn a_net_in_an_archive_is_a_file_that_a_job_reads() {
+    let folder = Folder::new();
+    let symbol = fs::read_to_string(data("mxnet/forward/block-symbol.json")).expect("a golden");
+    let other = symbol.replace("\"relu\"", "\"tanh\"");
+    let nets = [("a/net-symbol.json", symbol.as_bytes()), ("b/net-symbol.json", other.as_bytes())];
+    folder.with("nets.tar", tarred(nets));
+    let mut job = job(&golden("mxnet/forward/block-0000.params"), &folder.file("x.onnx"));
+    job["target"]["onnx"] = json!({"inputs": {"data": [1, 3, 4, 4]}});
+    job["target"]["if_exists"] = json!("replace");
+    let run = |net: &str| {
+        let mut job = job.clone();
+        job["net"] = json!({"symbol": folder.file(&format!("nets.tar/{net}/net-symbol.json"))});
+        states(&blob(&["batch", &jobs(&folder, &[job]), "--json"]).ok()).remove(0)
+    };
+    assert_eq!(["a", "a", "b", "b"].map(run), ["written", "done", "redone", "done"]);
 }
 
 /// The bytes of this file are a BlobProto, and a net without layers, too.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use blob_io::layout::FOLDER_LIST;
-use blob_io::{Error, Format, IfExists};
+use blob_io::{Error, Format, IfExists, file_of};
 use serde_json::{Value, json};
 
 use super::jobs::symbol_beside;
@@ -38,6 +38,12 @@ fn lists_of(source: &Path) -> Vec<PathBuf> {
     let mut lists: Vec<PathBuf> = files.filter(|file| is_index(file) || file.ends_with(FOLDER_LIST)).collect();
     lists.sort();
     lists
+}
+
+/// A file's name without the folder; of a file in an archive, the archive's name and the place there.
+fn called(path: &Path) -> String {
+    let folder = file_of(path).parent().unwrap_or(Path::new(""));
+    path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned()
 }
 
 /// Computes marks. Each file that jobs read besides their sources is hashed once.
@@ -72,7 +78,7 @@ impl Marks {
         target.format = target.format.or_else(|| only_format(&path));
         target.if_exists = IfExists::Refuse;
         let into = target.into.take();
-        let into = into.map(|path| self.hash(&path).map(|hash| json!([name(&path), hash]))).transpose()?;
+        let into = into.map(|path| self.hash(&path).map(|hash| json!([called(&path), hash]))).transpose()?;
         let mut steps = Vec::new();
         for step in &recipe.steps {
             let mut settings = if step.settings.is_null() { json!({}) } else { step.settings.clone() };
@@ -84,7 +90,7 @@ impl Marks {
             steps.push(json!([step.name, settings]));
         }
         let net = match &recipe.net {
-            Some(net) => json!([name(net.path()), self.hash(net.path())?]),
+            Some(net) => json!([called(net.path()), self.hash(net.path())?]),
             None => self.symbol(recipe)?,
         };
         let formats = recipe.sources.iter().map(|source| source.format.or(self.from).map(Format::name));
@@ -120,7 +126,7 @@ impl Marks {
             return Ok(known.clone());
         }
         let mut hasher = blake3::Hasher::new();
-        let hashed = File::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
+        let hashed = File::open(file_of(path)).and_then(|mut file| io::copy(&mut file, &mut hasher));
         hashed.map_err(|source| Error::Open { file: path.display().to_string(), source })?;
         let hash = hasher.finalize().to_hex().to_string();
         lock(&self.hashes).insert(path.to_owned(), hash.clone());
