@@ -90,6 +90,15 @@ impl Site<'_> {
         self.parsed(name, float, "a number")
     }
 
+    /// A number that may be infinite: `-inf`, as Python writes it.
+    pub(crate) fn limit(&self, name: &str) -> Result<f32, Refusal> {
+        self.parsed(
+            name,
+            |text| float(text).or_else(|| text.parse().ok().filter(|n: &f32| n.is_infinite())),
+            "a number",
+        )
+    }
+
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
         self.parsed(name, flag, "true or false")
     }

@@ -349,6 +349,10 @@ tiny = {"data": np.float32([[1e-30, -1e-30, 7e-30, 0]]), "other": np.float32([[3
 case("broadcast-mod-tiny", S.broadcast_mod(x(), x("other")) * 1e30, tiny)
 # A condition of one axis chooses whole rows.
 case("where-rows", S.where(x("rows") > 0, x(), x("other")), {"rows": f(3), **two((3, 2, 4))})
+# Numbers without an end, as of TensorFlow's padding before a pooling.
+padded = S.Pad(x(), mode="constant", pad_width=(0, 0, 0, 0, 0, 1, 0, 1), constant_value=-np.inf)
+case("pad-infinite", S.Pooling(padded, pool_type="max", kernel=(2, 2), stride=(2, 2)), f(1, 2, 5, 7))
+case("clip-infinite", S.clip(S.clip(x(), a_min=-np.inf, a_max=0.5), a_min=-0.5, a_max=np.inf), f(2, 5))
 
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

@@ -126,7 +126,7 @@ pub(super) fn pad(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if mode != 0 {
         return Ok(vec![site.op("Pad", &[&x, &pads], attributes, shape)?]);
     }
-    let number = site.float("constant_value")?;
+    let number = site.limit("constant_value")?;
     let number = site.scalar(number)?;
     Ok(vec![site.op("Pad", &[&x, &pads, &number], attributes, shape)?])
 }

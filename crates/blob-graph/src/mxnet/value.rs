@@ -130,7 +130,7 @@ pub(super) fn leaky_relu(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
 }
 
 pub(super) fn clip(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
-    let (x, least, most) = (site.x(), site.float("a_min")?, site.float("a_max")?);
+    let (x, least, most) = (site.x(), site.limit("a_min")?, site.limit("a_max")?);
     if least > most {
         return site.refuse("a_min", format!("is more than a_max, {most}"));
     }
