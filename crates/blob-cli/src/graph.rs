@@ -1,6 +1,10 @@
 //! `blob graph`: shows the layers of a net with shapes, parameters and multiply-adds.
 //!
-//! `blob_convert` makes the graph; here are counts of the layers' tensors and the forms of the output.
+//! `blob_convert` makes the graph; here are counts of the layers' tensors and the forms of the output. `boxes` has the
+//! graph as boxes and arrows, for programs that draw, and `drawing` draws them.
+
+mod boxes;
+mod drawing;
 
 use std::io::Write;
 
@@ -18,8 +22,10 @@ use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::{Out, Terminal};
 use crate::render::Render;
+use crate::render::svg::{self, Title};
 use crate::render::table::{Column, LAST, Table};
 use crate::units;
+use boxes::Boxes;
 
 /// The types of layers whose multiply-adds are counted.
 const CONVOLUTIONS: [&str; 4] = ["Convolution", "Convolution_v1", "ConvolutionDepthwise", "DepthwiseConvolution"];
@@ -31,13 +37,18 @@ pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
     let graph = blob_convert::graph::of(&checkpoint, args.nets.file().as_ref(), &settings)?;
     let layers = graph.nodes().iter().map(|node| Row::of(node, &graph, &checkpoint)).collect();
     let shown = FileGraph { checkpoint: &checkpoint, graph: &graph, layers };
-    if args.dot {
-        let mut out = context.terminal.out();
-        shown.dot(&mut out)?;
-        return Ok(out.flush().map(|()| Status::Yes)?);
-    }
-    context.print(shown)?;
-    Ok(Status::Yes)
+    let drawn = match args {
+        Graph { dot: true, .. } => Boxes::of(&shown).dot(),
+        Graph { mermaid: true, .. } => Boxes::of(&shown).mermaid(),
+        Graph { svg: true, .. } => shown.svg()?,
+        _ => {
+            context.print(shown)?;
+            return Ok(Status::Yes);
+        }
+    };
+    let mut out = context.terminal.out();
+    out.write_all(drawn.as_bytes())?;
+    Ok(out.flush().map(|()| Status::Yes)?)
 }
 
 /// One layer, with counts.
@@ -107,25 +118,17 @@ impl FileGraph<'_> {
         self.layers.iter().map(|row| row.parameters).fold(0, u64::saturating_add)
     }
 
-    /// The graph in Graphviz's language.
-    fn dot(&self, out: &mut Out) -> Result<(), Failure> {
-        let quoted = |text: &str| format!("{:?}", text.escape_default().to_string());
-        writeln!(out, "digraph net {{\n  node [shape=box];")?;
-        for value in self.values(self.graph.inputs()) {
-            let label = format!("{}\n{}", value.name, shape(value, "x"));
-            writeln!(out, "  {} [shape=oval, label={label:?}];", quoted(&format!("value {}", value.name)))?;
-        }
-        for (number, row) in self.layers.iter().enumerate() {
-            let label = format!("{}\n{}\n{}", row.node.name, row.node.type_name, row.shapes("x"));
-            writeln!(out, "  layer{number} [label={label:?}];")?;
-            for input in &row.inputs {
-                let writer =
-                    self.layers[..number].iter().position(|row| row.outputs.iter().any(|own| own.name == *input));
-                let from = writer.map_or_else(|| quoted(&format!("value {input}")), |writer| format!("layer{writer}"));
-                writeln!(out, "  {from} -> layer{number};")?;
-            }
-        }
-        Ok(writeln!(out, "}}")?)
+    /// How many layers, parameters and multiply-adds there are.
+    fn sums(&self) -> String {
+        let (layers, parameters) = (units::plural(self.layers.len() as u64, "layer"), units::count(self.parameters()));
+        format!("{layers}, {parameters} parameters, {} multiply-adds", units::count(self.multiply_adds()))
+    }
+
+    /// The graph as a drawing.
+    fn svg(&self) -> Result<String, Failure> {
+        let drawing = drawing::drawing(&Boxes::of(self))?;
+        let title = Title { name: self.checkpoint.name().to_owned(), about: self.sums() };
+        Ok(svg::page(&title, &drawing, &[]))
     }
 
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
@@ -160,8 +163,7 @@ impl Render for FileGraph<'_> {
                 writeln!(out, "{what} {}: {}", terminal.name(&value.name), shape(value, terminal.times()))?;
             }
         }
-        let (layers, parameters) = (units::plural(self.layers.len() as u64, "layer"), units::count(self.parameters()));
-        Ok(writeln!(out, "{layers}, {parameters} parameters, {} multiply-adds", units::count(self.multiply_adds()))?)
+        Ok(writeln!(out, "{}", self.sums())?)
     }
 
     fn lines(self, context: &Context, out: &mut Out) -> Result<(), Failure> {

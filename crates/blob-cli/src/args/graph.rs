@@ -18,7 +18,7 @@ use super::onnx::input;
 #[command(before_help = "\
 Examples:
   blob graph net.caffemodel --net deploy.prototxt
-  blob graph net.caffemodel --net deploy.prototxt --dot > net.dot
+  blob graph net.caffemodel --net deploy.prototxt --svg > net.svg
   blob graph weights.npz --net deploy.prototxt --input data=1,3,224,224
   blob graph net-0000.params --symbol net-symbol.json --input data=1,3,224,224")]
 pub(crate) struct Graph {
@@ -31,6 +31,12 @@ pub(crate) struct Graph {
     #[arg(long = "input", value_name = "NAME=N,C,H,W", value_parser = input)]
     pub(crate) input_shape: Vec<(String, Vec<u64>)>,
     /// Print the graph for Graphviz
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, group = "drawn", conflicts_with = "json")]
     pub(crate) dot: bool,
+    /// Print the graph for Mermaid, which pages on GitHub and GitLab draw
+    #[arg(long, group = "drawn", conflicts_with = "json")]
+    pub(crate) mermaid: bool,
+    /// Print a drawing of the graph, an SVG
+    #[arg(long, group = "drawn", conflicts_with = "json")]
+    pub(crate) svg: bool,
 }
