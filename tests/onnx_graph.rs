@@ -1,6 +1,7 @@
 //! A naive interpreter of ONNX models, in f64. Held to outputs of onnxruntime; shares no code with the product.
 
 mod caffe;
+mod checked;
 mod hostile;
 mod loops;
 mod loops_of_places;
@@ -135,8 +136,27 @@ fn a_converted_net_computes_what_its_framework_computed() {
             let found = Tensor::float(&expected.dims, found.values);
             let by = difference(&found, &expected).expect("of one shape");
             assert!(by <= 2e-6, "{net} {more:?}: {by:e}");
+            if more == ["--dynamic-batch"] {
+                images_of_a_batch_are_alone(net, &model, &x);
+            }
         }
     }
+}
+
+/// A model with an open batch computes of three images, and of one, what it computes of each.
+fn images_of_a_batch_are_alone(net: &str, model: &model::Model, x: &Tensor) {
+    let whole = |dims: &[usize]| dims.iter().product::<usize>();
+    let image = &x.values[..whole(&x.dims[1..])];
+    let images = [image.to_vec(), image.iter().map(|x| 0.5 - x).collect(), image.iter().rev().copied().collect()];
+    let dims = |batch: usize| [&[batch], &x.dims[1..]].concat();
+    let run = |batch: usize, values: Vec<f64>| {
+        run::run(model, &[("data".to_owned(), Tensor::float(&dims(batch), values))]).swap_remove(0).1
+    };
+    let (all, alone) = (run(3, images.concat()), images.map(|image| run(1, image)));
+    let joined = Tensor::float(&all.dims, alone.iter().flat_map(|one| one.values.clone()).collect());
+    assert_eq!((all.dims[0], alone[0].dims[0], alone[0].dims[1..].to_vec()), (3, 1, all.dims[1..].to_vec()), "{net}");
+    assert!(difference(&all, &joined).is_some_and(|by| by <= 1e-9), "{net}: a batch of 3");
+    assert!(difference(&alone[0], &alone[1]).is_some_and(|by| by > 1e-3), "{net}: the images differ");
 }
 
 /// A field that no message of Caffe's has may change a layer's result, so that the layer is refused; where it

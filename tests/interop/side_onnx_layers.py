@@ -2,12 +2,14 @@
 
     python side_onnx_layers.py BLOB caffe|mxnet            (in the environment of onnx.txt; BLOB is the tool)
     python side_onnx_layers.py BLOB caffe|mxnet RUNTIMES   (the same of rten and tract; RUNTIMES is what cargo builds of runtimes/)
+    python side_onnx_layers.py BLOB caffe|mxnet check      (the checker alone; writes tests/data/onnx_graph/checked_FRAMEWORK.txt)
 
 A case is a net with weights, inputs and the framework's outputs in tests/data/onnx_graph. Each becomes a model by `blob convert`,
 is proved by `blob verify`, checked by onnx, and run. A figure is the greatest difference of a case, relative to the output's
-largest value, in all cases that have a layer of the type.
+largest value, in all cases that have a layer of the type. The list of checked models is what `cargo test` holds the models to.
 """
 import collections
+import hashlib
 import json
 import os
 import re
@@ -99,8 +101,35 @@ def one(engine, path, case, framework, runtimes):
     return next((words for words in every if isinstance(words, str)), None) or max(every)
 
 
+def fields(message):
+    """The fields of an encoded message with lengths and varints alone: their numbers and bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte, at = message[at], at + 1
+            value, shift = value | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                return value
+    while at < len(message):
+        start, key = at, varint()
+        size = varint()
+        at += size if key & 7 == 2 else 0
+        yield key >> 3, message[start:at]
+
+
+def digest(path):
+    """The first 16 digits of the SHA-256 of a model's versions and graph, as they are encoded."""
+    kept = [field for number, field in fields(open(path, "rb").read()) if number in (1, 7, 8)]
+    return hashlib.sha256(b"".join(kept)).hexdigest()[:16]
+
+
 def main(blob, framework, runtimes=None):
-    engines = ("rten", "tract") if runtimes else ("onnxruntime", "OpenCV")
+    engines, checked = ("rten", "tract") if runtimes else ("onnxruntime", "OpenCV"), []
+    if runtimes == "check":
+        engines = ()
     arrays, most, count, words = cases(framework), collections.defaultdict(dict), collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         for case in sorted({key.split("/")[0] for key in arrays}):
@@ -120,10 +149,17 @@ def main(blob, framework, runtimes=None):
                 if isinstance(found, str):
                     words.append("%s: %s: %s" % (case, engine, found))
                     continue
+                if engine == "check":
+                    checked.append("%s %s\n" % (case, digest(model)))
                 if found > 1e-5:
                     words.append("%s: %s: %.1e" % (case, engine, found))
                 for name in types:
                     most[name][engine] = max(most[name].get(engine, 0.0), found)
+    if runtimes == "check":
+        with open(os.path.join(DATA, "checked_%s.txt" % framework), "w") as file:
+            file.writelines(checked)
+        print("%d models are accepted" % len(checked))
+        most.clear()
     for name in sorted(most):
         print("%-22s %3d  %.1e  %.1e" % (name, count[name], *(most[name].get(engine, np.nan) for engine in engines)))
     print("\n".join(words))
