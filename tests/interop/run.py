@@ -187,8 +187,9 @@ def caffe_nets(work):
 
 def onnx_nets(work, side, extension):
     """Well-known nets as ONNX models: the checker accepts each, and onnxruntime and OpenCV 5 compute as OpenCV 4.14 or MXNet."""
-    folder = work.place("ONNX of %s" % side)
-    keys = work.ask(side, "write", folder)
+    folder, stem = work.place("ONNX of %s" % side), os.path.join(os.environ.get("BLOB_REAL_DATA", "none"), RESNET)
+    is_real = side == "onnx_mxnet_nets" and os.path.exists(stem + "-symbol.json")
+    keys = work.ask(side, "write", folder, *(["2,3,32,32", stem] if is_real else []))
     path = lambda key, end: os.path.join(folder, key + end)
     options = {key: ["--net", path(key, ".prototxt")] for key in keys}
     if side == "onnx_mxnet_nets":  # the symbol lies beside the weights
@@ -296,6 +297,7 @@ ROWS = [
     ("onnxruntime 1.32 and OpenCV 5 compute as Caffe's well-known nets (OpenCV 4.14)", lambda w: onnx_nets(w, "onnx_nets", ".caffemodel")),
     ("onnxruntime 1.32 and OpenCV 5 compute as MXNet 1.9.1 and its nets", lambda w: onnx_nets(w, "onnx_mxnet_nets", ".params")),
     ("onnxruntime 1.32 and OpenCV 5 find an SSD's boxes as a naive loop does", ssd),
+    ("onnxruntime 1.32 and OpenCV 5 find what res10 and WeChat's nets find in OpenCV 4.14", lambda w: onnx_nets(w, "onnx_real", ".caffemodel")),
     ("Ray converts with two workers, one killed", lambda w: batch(w, "ray")),
     ("Dask converts with two workers, one killed", lambda w: batch(w, "dask")),
     ("S3 (moto): few range requests for the headers of 500 MB", lambda w: batch(w, "s3")),

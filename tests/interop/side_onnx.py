@@ -15,11 +15,12 @@ from common import told
 
 
 def rows(value, is_boxes):
-    """Detections in one order, without the rows of -1 that say that there is none. Caffe's begin with the image."""
+    """Detections in one order, without rows that say that there is none: of -1, and OpenCV 4.14's of zeros up to `keep_top_k`. Caffe's begin
+    with the image."""
     if not is_boxes:
         return np.ravel(value)
     width = np.shape(value)[-1]
-    found = (tuple(float(x) for x in row[width - 6:]) for row in np.reshape(value, (-1, width)) if row[width - 6] >= 0)
+    found = (tuple(float(x) for x in row[width - 6:]) for row in np.reshape(value, (-1, width)) if row[width - 6] >= 0 and row[width - 5] > 0)
     return np.ravel(sorted(found, key=lambda row: (row[0], -row[1], row[2])))
 
 

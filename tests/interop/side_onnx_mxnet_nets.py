@@ -1,11 +1,14 @@
 """Well-known nets of MXNet's with few channels: Gluon's, traced, and symbols written from their published architectures.
 
-    side_onnx_mxnet_nets.py write FOLDER     (NAME-symbol.json, NAME.params with seeded weights, NAME.npz; prints the names)
+    side_onnx_mxnet_nets.py write FOLDER [SHAPE STEM ...]   (NAME-symbol.json, NAME.params with seeded weights, NAME.npz; prints the names)
+
+A SHAPE (2,3,32,32) and a STEM are of a net of somebody else's, with its weights: STEM-symbol.json and STEM-0000.params.
 
 NAME.npz has an input and what MXNet computes of it.
 """
 import json
 import os
+import shutil
 import sys
 
 # MXNet's own operators: oneDNN's fall over with some of the nets.
@@ -235,20 +238,37 @@ def write(folder, name):
     labels = [n for n in made.list_arguments() if n.endswith("label")]
     nd = lambda names, shapes: {n: mx.nd.array(value(random, n, s)) for n, s in zip(names, shapes) if n != "data"}
     arguments, states = nd(made.list_arguments(), arguments), nd(made.list_auxiliary_states(), states)
-    bound = made.bind(mx.cpu(), {**arguments, "data": mx.nd.array(data)}, aux_states=states, grad_req="null")
-    found = [output.asnumpy() for output in bound.forward(is_train=False)]
     path = os.path.join(folder, name)
-    made.save(path + "-symbol.json")
     saved = {"arg:" + n: a for n, a in arguments.items() if n not in labels}
     mx.nd.save(path + ".params", {**saved, **{"aux:" + n: a for n, a in states.items()}})
+    return compute(path, made, arguments, states, data)
+
+
+def real(folder, shape, stem):
+    """A net of somebody else's."""
+    made, params = mx.sym.load(stem + "-symbol.json"), mx.nd.load(stem + "-0000.params")
+    params, path = {n.split(":", 1)[-1]: a for n, a in params.items()}, os.path.join(folder, os.path.basename(stem))
+    shutil.copy(stem + "-0000.params", path + ".params")
+    states = {n: params[n] for n in made.list_auxiliary_states()}
+    arguments = {n: params[n] for n in made.list_arguments() if n != "data"}
+    data = np.random.default_rng(26).standard_normal([int(n) for n in shape.split(",")]).astype("float32")
+    return compute(path, made, arguments, states, data)
+
+
+def compute(path, made, arguments, states, data):
+    bound = made.bind(mx.cpu(), {**arguments, "data": mx.nd.array(data)}, aux_states=states, grad_req="null")
+    found = [output.asnumpy() for output in bound.forward(is_train=False)]
+    made.save(path + "-symbol.json")
     outputs = {"out/" + output: array for output, array in zip(made.list_outputs(), found)}
     np.savez(path + ".npz", **{"in/data": data}, **outputs)
-    return {"data": ",".join(map(str, shape))}
+    return {"data": ",".join(map(str, data.shape))}
 
 
-def main(folder):
-    print(json.dumps({name: write(folder, name) for name in NETS}))
+def main(folder, *others):
+    made = {name: write(folder, name) for name in NETS}
+    made.update((os.path.basename(stem), real(folder, shape, stem)) for shape, stem in zip(others[::2], others[1::2]))
+    print(json.dumps(made))
 
 
 if __name__ == "__main__":
-    main(sys.argv[2])
+    main(*sys.argv[2:])
