@@ -20,7 +20,7 @@ import numpy as np
 
 from common import compared
 
-SIDES = ((1, 3, 64, 64), (1, 3, 127, 127), (1, 3, 224, 224), (1, 3, 299, 299), (1, 3, 480, 480))
+SIDES = ((1, 3, 64, 64), (1, 3, 127, 127), (1, 3, 224, 224), (1, 3, 299, 299), (1, 3, 480, 480), (1, 3, 32, 32))
 # Nets of videos take more axes, or fast and slow frames behind each other.
 CLIPS = ((1, 3, 8, 64, 64), (1, 3, 16, 112, 112), (1, 3, 32, 64, 64), (1, 3, 36, 64, 64), (1, 3, 40, 64, 64), (1, 3, 32, 224, 224))
 VIDEOS = ("c3d", "p3d", "r2plus1d", "i3d", "slowfast")
