@@ -272,15 +272,32 @@ mod tests {
         }
     }
 
-    /// The rows of both sides are `gap` bytes apart, but for the last two of each, which may change places.
-    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, (gap, even): (usize, bool), fetch: Fetch) {
+    /// The order of the rows of a block, on both sides.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Order {
+        Even,
+        /// The last two change places.
+        Uneven,
+        /// From the last to the first, equally far apart.
+        Descending,
+    }
+
+    /// The rows of both sides are `gap` bytes apart.
+    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, (gap, order): (usize, Order), fetch: Fetch) {
         let (step, line) = (columns * W + gap, rows * W + gap);
         let src: Vec<u8> = (0..step * rows).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
         let mut from: Vec<usize> = (0..rows).map(|y| y * step).collect();
         let mut to: Vec<usize> = (0..columns).map(|x| x * line).collect();
-        if !even && rows > 2 && columns > 2 {
-            from.swap(rows - 2, rows - 1);
-            to.swap(columns - 2, columns - 1);
+        match order {
+            Order::Uneven if rows > 2 && columns > 2 => {
+                from.swap(rows - 2, rows - 1);
+                to.swap(columns - 2, columns - 1);
+            }
+            Order::Descending => {
+                from.reverse();
+                to.reverse();
+            }
+            Order::Even | Order::Uneven => {}
         }
         let (mut dst, store) = (vec![0xA5; line * columns], Store::Cached);
         let mut want = dst.clone();
@@ -299,12 +316,13 @@ mod tests {
     #[test]
     fn blocks_of_every_width_and_ragged_side() {
         fn each<const W: usize>(isa: Isa, fetch: Fetch) {
+            use Order::{Descending, Even, Uneven};
             let (lane, line) = (16 / W, 64 / W);
             for columns in
                 [lane - 1, lane, lane + 1, 5 * lane + 1, line + lane + 1].into_iter().filter(|side| *side > 0)
             {
                 for rows in [line - 1, line, line + 1, 3 * line - 1] {
-                    for apart in [(0, true), (W, true), (7, true), (7, false)] {
+                    for apart in [(0, Even), (W, Even), (7, Even), (7, Uneven), (7, Descending)] {
                         check_block::<W>(isa, columns, rows, apart, fetch);
                     }
                 }

@@ -57,12 +57,12 @@ pub(super) unsafe fn bands<V: Vector, const W: usize, const R: usize, const C: u
     true
 }
 
-/// How far apart all places are.
+/// How far apart all places are, each behind the one before: kernels go on from the first one.
 fn stride(places: &[usize]) -> Option<usize> {
     let &[first, second, ..] = places else {
         return None;
     };
-    let step = second.wrapping_sub(first);
+    let step = second.checked_sub(first)?;
     let differs = places.iter().zip(&places[1..]).fold(0, |all, (one, next)| all | (next.wrapping_sub(*one) ^ step));
     (differs == 0).then_some(step)
 }
