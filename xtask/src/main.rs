@@ -56,13 +56,19 @@ const TASKS: &[Task] = &[
     ("interop", "[--only TEXT]", "what the tool writes read by MXNet, Caffe, NeoML, OpenCV, h5py …, and the other way round", Run(interop)),
     ("gpu", "", "what needs a GPU, packed: one command there leaves a page for benches/record", Run(gpu)),
     ("report-check", "", "the pages of `blob report` in headless Chromium, where there is one: nothing on the console, all fits at 390, 768 and 1280 pixels", Run(report_check::run)),
-    ("page", "[--serve]", "the page in the browser, its module built for WebAssembly, in target/page; and a server to try it", Run(page::run)),
+    ("page", "[--serve | --elsewhere]", "the page in the browser, its module built for WebAssembly, in target/page; a server to try it; or the same bytes from a copy in another folder", Run(page::run)),
     ("page-check", "[--every N | --bars FILE | FILE ...]", "that page in headless Chromium and Firefox: tables, reports, conversions and errors are the tool's, and nothing is asked for; or its speed", Run(page_check::run)),
     ("wheel", "[--debug] [PYTHON ...]", "the Python package with the tool inside, installed in fresh environments and tested there", Run(wheel::run)),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", Run(dist::run)),
 ];
 
 fn main() -> ExitCode {
+    if let Some(compiled) = page::rustc::asked() {
+        return compiled.unwrap_or_else(|error| {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        });
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match dispatch(&arguments) {

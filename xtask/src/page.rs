@@ -1,7 +1,11 @@
-//! `cargo xtask page [--serve]`: the page in the browser, built into `target/page`: the module as WebAssembly, packed
-//! into the one document with its scripts and styles, so that the document's policy names each script and allows no
-//! connection. Twice the same bytes. Where rustup has no std for WebAssembly, the one of `targets` is built.
+//! `cargo xtask page [--serve | --elsewhere]`: the page in the browser, built into `target/page`: the module as
+//! WebAssembly, packed into the one document with its scripts and styles, so that the document's policy names each
+//! script and allows no connection. Twice the same bytes, which `--elsewhere` proves by a copy of the tree in another
+//! folder. Where rustup has no std for WebAssembly, the one of `targets` is built.
 
+pub(crate) mod rustc;
+
+use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -25,10 +29,13 @@ const MOST: usize = 1_500_000;
 const BESIDE: &[&str] = &["manifest.webmanifest", "icon.svg"];
 
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
-    ensure!(matches!(arguments, [] | ["--serve"]), "page takes --serve alone, not {arguments:?}");
+    let is_known = matches!(arguments, [] | ["--serve" | "--elsewhere"]);
+    ensure!(is_known, "page takes --serve or --elsewhere alone, not {arguments:?}");
     let folder = build()?;
-    if arguments.is_empty() {
-        return Ok(());
+    match arguments {
+        [] => return Ok(()),
+        ["--elsewhere"] => return elsewhere(&folder),
+        _ => {}
     }
     let server = Server::begin(&folder, 8000)?;
     println!("page: http://{}/ until you stop this", server.address);
@@ -39,23 +46,52 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 
 /// Builds the page; gives its folder.
 pub(crate) fn build() -> Result<PathBuf> {
-    let target = shell::target_directory()?;
-    let work = target.join("page-build");
+    build_in(&shell::root(), &shell::target_directory()?)
+}
+
+/// Builds the page of a copy of the tree in another folder, with nothing built before: it has the same bytes.
+fn elsewhere(folder: &Path) -> Result<()> {
+    let (root, other) = (shell::root(), std::env::temp_dir().join(format!("blob-page-{}", std::process::id())));
+    let (copy, here) = (other.join("a copy/of it"), contents(folder)?);
+    for name in shell::files(&root)? {
+        let to = copy.join(&name);
+        fs::create_dir_all(to.parent().context("a file lies in a folder")?)?;
+        fs::copy(root.join(&name), to).with_context(|| name)?;
+    }
+    let there = contents(&build_in(&copy, &other.join("built"))?)?;
+    let differ: Vec<&String> =
+        here.keys().chain(there.keys()).filter(|name| here.get(*name) != there.get(*name)).collect();
+    ensure!(differ.is_empty(), "{differ:?} have other bytes when the page is built in {}", copy.display());
+    println!("page: {} files have the same bytes when they are built in {}", here.len(), copy.display());
+    Ok(fs::remove_dir_all(&other)?)
+}
+
+/// The files of a folder by their names.
+fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
+    let read = |entry: fs::DirEntry| Ok((entry.file_name().display().to_string(), fs::read(entry.path())?));
+    fs::read_dir(folder)?.map(|entry| read(entry?)).collect()
+}
+
+/// Builds the page of a tree, in a folder for what is built.
+fn build_in(root: &Path, target: &Path) -> Result<PathBuf> {
+    let work = target.join("page-module");
     let mut cargo = shell::cargo("build -q --release --locked --manifest-path web/Cargo.toml -p blob-web --target");
-    cargo.arg(TARGET).env("CARGO_TARGET_DIR", &work);
+    cargo.current_dir(root).arg(TARGET).env("CARGO_TARGET_DIR", &work);
     targets::for_wasm(&mut cargo)?;
-    let folders = folders(&target)?;
+    rustc::through_us(&mut cargo)?;
+    let folders = folders(root, target)?;
     let flags = folders.iter().zip(0..).map(|(folder, i)| format!("--remap-path-prefix={}=/{i}", folder.display()));
     let flags = flags.chain([VECTORS.to_owned()]).collect::<Vec<_>>();
     // One flag holds no space, whatever the folder is called.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     shell::run(&mut cargo)?;
     let mut bindgen = shell::cargo("run -q --locked --manifest-path web/Cargo.toml -p blob-web-bindgen --");
+    bindgen.current_dir(root);
     let module = work.join(TARGET).join("release/blob_web.wasm");
     names_no_folder(&fs::read(&module)?, &folders)?;
-    shell::run(bindgen.env("CARGO_TARGET_DIR", &work).arg(module).arg(work.join("bound")))?;
+    shell::run(bindgen.env("CARGO_TARGET_DIR", target.join("page-build")).arg(module).arg(work.join("bound")))?;
     let folder = target.join("page");
-    let len = assemble(&shell::root().join("web"), &work.join("bound"), &folder)?;
+    let len = assemble(&root.join("web"), &work.join("bound"), &folder)?;
     println!("page: {}, the module {len} bytes packed", folder.display());
     ensure!(len <= MOST, "the module has {len} bytes packed, and at most {MOST} are allowed");
     Ok(folder)
@@ -63,11 +99,11 @@ pub(crate) fn build() -> Result<PathBuf> {
 
 /// The folders of this machine that sources lie in: panics name files, and the page is the same wherever it is built.
 /// A folder inside another one comes later, as the last flag that fits counts.
-fn folders(target: &Path) -> Result<Vec<PathBuf>> {
+fn folders(root: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("cargo has no home")?;
     let sysroot = shell::read(std::process::Command::new("rustc").args(["--print", "sysroot"]))?;
-    Ok(vec![home, PathBuf::from(sysroot.trim()), shell::root(), target.to_owned()])
+    Ok(vec![home, PathBuf::from(sysroot.trim()), root.to_owned(), target.to_owned()])
 }
 
 /// A module that names a folder of this machine would be another one elsewhere.
