@@ -5,11 +5,18 @@ const $ = (id) => document.getElementById(id);
 /** An element with properties and children; a child that is a text stays one. */
 const el = (tag, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
-  for (const name of ["role", "aria-label", "aria-selected", "aria-sort", "aria-rowindex", "aria-controls"]) {
+  for (const name of ["role", "aria-label", "aria-selected", "aria-sort", "aria-rowindex", "aria-controls", "aria-current"]) {
     if (name in properties) made.setAttribute(name, properties[name]);
   }
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
+};
+
+/** Draws a part anew. What had the focus there has it again, by its id; else what stands for it. */
+const redraw = (draw, instead = null) => {
+  const { id } = document.activeElement ?? {};
+  draw();
+  if (id && document.activeElement?.id !== id) ($(id) ?? instead)?.focus({ preventScroll: true });
 };
 
 const LONGEST = 400;
@@ -34,7 +41,7 @@ const bytes = (n) => {
   return `${n < 9.995 ? n.toFixed(2) : n.toFixed(1)} ${units[unit]}`;
 };
 
-const dims = (shape) => (shape === null ? "-" : shape.length === 0 ? "scalar" : shape.join("×"));
+const dims = (shape) => (shape === null ? "-" : shape.length === 0 ? WORDS.none.shape : shape.join("×"));
 
 const figure = (x) => (typeof x === "number" ? Number(x.toPrecision(5)).toString() : x === null ? "-" : String(x));
 
@@ -50,6 +57,8 @@ let worker = null;
 let calls = new Map();
 let lastCall = 0;
 let onProgress = null;
+// What the status says where nothing goes on.
+let rest = "";
 
 /** Calls the worker; an error of the tool's is an object with its message, anything else ends the worker. */
 const call = (op, rest) => new Promise((resolve, reject) => {
@@ -82,11 +91,12 @@ const begin = async () => {
       else call?.reject(JSON.parse(data.error));
     }
   };
-  worker.onerror = (event) => end(WORDS.panic(event.message || "the browser ended it"));
+  worker.onerror = (event) => end(WORDS.panic(event.message || WORDS.ended));
   const kept = results.map((result) => result.stored).filter(Boolean);
   const { isKept } = await call("begin", { module, session, kept });
   URL.revokeObjectURL(source);
-  if (!isKept) $("status").textContent = WORDS.unkept;
+  rest = isKept ? "" : WORDS.unkept;
+  $("status").textContent = rest;
 };
 
 /** Ends the worker and starts another one, in which the files are open again. */
@@ -117,7 +127,7 @@ let keys = 0;
 let given = null;
 
 const alertOf = (problem, ...more) => {
-  const text = [visible(problem.message), problem.help ? `help: ${problem.help}` : null].filter(Boolean);
+  const text = [visible(problem.message), problem.help ? WORDS.help(problem.help) : null].filter(Boolean);
   $("alerts").replaceChildren(...text.map((line) => el("p", {}, line)), ...more);
 };
 
@@ -146,7 +156,7 @@ const add = async (file, how = {}) => {
       $("alerts").append(...(found?.notes ?? []).map((note) => el("p", {}, visible(note))));
     }
   } finally {
-    $("status").textContent = "";
+    $("status").textContent = rest;
     document.body.dataset.opened = key;
   }
 };
@@ -172,21 +182,23 @@ const remove = (file) => {
   choose(files[0] ?? null);
 };
 
-const choose = (file) => {
+const choose = (file) => redraw(() => chosen(file), $("files"));
+
+const chosen = (file) => {
   current = file;
   document.querySelector("main").classList.toggle("filled", file !== null);
   $("open").hidden = $("tabs").hidden = $("panel").hidden = file === null;
   $("open").replaceChildren(...files.map((one) => el("span", { className: one === current ? "file current" : "file" },
-    el("button", { type: "button", onclick: () => choose(one) }, visible(one.file.name)),
-    el("button", { type: "button", className: "close", "aria-label": `${WORDS.close} ${one.file.name}`, onclick: () => remove(one) }, "×"))));
+    el("button", { type: "button", id: `file-${one.key}`, "aria-current": one === current, onclick: () => choose(one) }, visible(one.file.name)),
+    el("button", { type: "button", className: "close", id: `close-${one.key}`, "aria-label": `${WORDS.close} ${visible(one.file.name)}`, onclick: () => remove(one) }, "×"))));
   show(tab);
 };
 
 const show = (name) => {
   tab = name;
-  $("tabs").replaceChildren(...Object.entries(WORDS.tabs).map(([id, text]) => el("button",
+  redraw(() => $("tabs").replaceChildren(...Object.entries(WORDS.tabs).map(([id, text]) => el("button",
     { type: "button", role: "tab", id: `tab-${id}`, "aria-selected": id === name, "aria-controls": "panel", tabIndex: id === name ? 0 : -1,
-      onclick: () => show(id) }, text)));
+      onclick: () => show(id) }, text))));
   if (current === null) return;
   $("panel").setAttribute("aria-label", WORDS.tabs[name]);
   $("panel").replaceChildren(...[PANELS[name](current)].flat());
@@ -207,6 +219,8 @@ const summary = ({ info }) => {
   const rows = [];
   const fact = (name, value) => rows.push(el("dt", {}, WORDS.facts[name]), el("dd", {}, value));
   fact("format", visible([info.format, info.dialect].filter(Boolean).join(", ")));
+  if (info.member) fact("member", visible(info.member));
+  if (info.gzip_bytes) fact("gzip_bytes", bytes(info.gzip_bytes));
   fact("file_bytes", `${bytes(info.file_bytes)} (${grouped(info.file_bytes)} bytes)`);
   fact("tensors", grouped(info.tensors));
   fact("dtypes", visible(Object.entries(info.dtypes).map(([name, n]) => `${grouped(n)} ${name}`).join(", ")) || "-");
@@ -216,7 +230,7 @@ const summary = ({ info }) => {
   if (info.largest) fact("largest", `${visible(info.largest.name)}  ${dims(info.largest.shape)}  ${bytes(info.largest.bytes)}`);
   if (info.mean_values) fact("mean_values", info.mean_values.map((x) => x.toFixed(4)).join(", "));
   for (const [name, text] of Object.entries(info.metadata)) fact("metadata", visible(`${name}: ${text}`));
-  if (info.receipt) fact("receipt", el("details", {}, el("summary", {}, visible(String(info.receipt.schema ?? ""))), el("pre", {}, visibleLines(JSON.stringify(info.receipt, null, 2)))));
+  if (info.receipt) fact("receipt", receiptOf(info.receipt, visible(String(info.receipt.schema ?? ""))));
   const list = (name, texts, all) => {
     if (texts.length === 0) return;
     const items = texts.map((text) => el("li", {}, visible(text)));
@@ -228,6 +242,8 @@ const summary = ({ info }) => {
   return el("dl", {}, ...rows);
 };
 
+const receiptOf = (receipt, title) => el("details", { className: "receipt" }, el("summary", {}, title), el("pre", {}, visibleLines(JSON.stringify(receipt, null, 2))));
+
 const visibleLines = (text) => text.slice(0, 20000).split("\n").map(visible).join("\n");
 
 // ---- tensors
@@ -238,7 +254,7 @@ const TALLEST = 8e6; // browsers end an element at some 17 million pixels
 const COLUMNS = [
   { id: "index", of: (t) => String(t.index), by: (t) => t.index },
   { id: "name", of: (t) => visible(t.name), by: (t) => t.name },
-  { id: "dtype", of: (t) => visible(t.dtype ?? (t.error ? "error" : "none")), by: (t) => t.dtype ?? "" },
+  { id: "dtype", of: (t) => visible(t.dtype ?? (t.error ? WORDS.none.error : WORDS.none.dtype)), by: (t) => t.dtype ?? "" },
   { id: "shape", of: (t) => dims(t.shape), by: (t) => t.elements },
   { id: "bytes", of: (t) => bytes(t.bytes), by: (t) => t.bytes },
   { id: "offset", of: (t) => (t.offset === null ? "-" : grouped(t.offset)), by: (t) => t.offset ?? Infinity },
@@ -250,24 +266,41 @@ const tensors = (file) => {
   const said = el("p", { className: "dim", role: "status" });
   const space = el("div", { className: "space" });
   const body = el("div", { className: "rows", tabIndex: 0, role: "rowgroup" }, space);
-  const head = el("div", { className: "row head", role: "row" });
+  const head = el("div", { className: "row head", role: "row", "aria-rowindex": 1 });
   const table = el("div", { className: "table", role: "table", "aria-label": WORDS.tabs.tensors }, head, body);
   const detail = el("section", { className: "detail" }, el("p", { className: "dim" }, WORDS.noTensor));
-  const draw = () => {
+  let [first, seen] = [0, 0];
+  const draw = () => redraw(rowsNow, body);
+  const rowsNow = () => {
     const height = Math.min(rows.length * ROW, TALLEST);
-    const seen = Math.ceil((body.clientHeight || 600) / ROW) + 1;
+    seen = Math.ceil((body.clientHeight || 600) / ROW) + 1;
     const most = Math.max(height - body.clientHeight, 1);
-    const first = height < TALLEST ? Math.floor(body.scrollTop / ROW) : Math.round((body.scrollTop / most) * (rows.length - seen + 1));
+    first = height < TALLEST ? Math.floor(body.scrollTop / ROW) : Math.round((body.scrollTop / most) * (rows.length - seen + 1));
     space.style.height = `${height}px`;
     space.replaceChildren(...rows.slice(first, first + seen).map((t, i) => {
       const line = el("div", { className: t === file.chosen ? "row chosen" : "row", role: "row", "aria-rowindex": first + i + 2 },
-        ...COLUMNS.map(({ id, of }) => (id === "name"
-          ? el("button", { type: "button", className: id, role: "cell", title: of(t), onclick: () => pick(t) }, of(t))
-          : el("span", { className: id, role: "cell" }, of(t)))));
+        ...COLUMNS.map(({ id, of }) => el("span", { className: id === "name" ? "button-of" : id, role: "cell" }, id !== "name" ? of(t)
+          : el("button", { type: "button", className: id, id: `row-${t.index}`, "aria-current": t === file.chosen, title: of(t), onclick: () => pick(t) }, of(t)))));
       const top = height < TALLEST ? (first + i) * ROW : body.scrollTop + i * ROW;
       line.style.transform = `translateY(${top}px)`;
       return line;
     }));
+  };
+  /** Gives a row the focus, and shows it. */
+  const reach = (at) => {
+    const place = Math.max(0, Math.min(at, rows.length - 1));
+    const whole = Math.floor(body.clientHeight / ROW);
+    const top = place < first ? place : place >= first + whole ? place - whole + 1 : first;
+    if (top !== first) body.scrollTop = rows.length * ROW < TALLEST ? top * ROW : (top / (rows.length - seen + 1)) * (TALLEST - body.clientHeight);
+    draw();
+    $(`row-${rows[place].index}`)?.focus({ preventScroll: true });
+  };
+  body.onkeydown = (event) => {
+    const at = rows.findIndex((t) => document.activeElement.id === `row-${t.index}`);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + seen - 2, PageUp: at - seen + 2, Home: 0, End: rows.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    reach(to);
   };
   const pick = (t) => {
     file.chosen = t;
@@ -280,12 +313,11 @@ const tensors = (file) => {
     const { by } = COLUMNS.find((column) => column.id === id);
     const sign = down ? -1 : 1;
     rows = [...rows].sort((a, b) => (by(a) < by(b) ? -sign : by(a) > by(b) ? sign : a.index - b.index));
-    head.replaceChildren(...COLUMNS.map((column) => el("button", { type: "button", className: column.id, role: "columnheader",
-      "aria-sort": column.id !== id ? "none" : down ? "descending" : "ascending",
-      onclick: () => {
-        file.order = { id: column.id, down: column.id === id && !down };
-        sort();
-      } }, WORDS.columns[column.id] + (column.id !== id ? "" : down ? " ↓" : " ↑"))));
+    redraw(() => head.replaceChildren(...COLUMNS.map((column) => el("span", { className: `button-of ${column.id}`, role: "columnheader",
+      "aria-sort": column.id !== id ? "none" : down ? "descending" : "ascending" }, el("button", { type: "button", id: `by-${column.id}`, onclick: () => {
+      file.order = { id: column.id, down: column.id === id && !down };
+      sort();
+    } }, WORDS.columns[column.id] + (column.id !== id ? "" : down ? " ↓" : " ↑"))))));
     said.textContent = WORDS.shown(grouped(rows.length), grouped(all.length));
     table.setAttribute("aria-rowcount", rows.length + 1);
     body.scrollTop = 0;
@@ -293,13 +325,16 @@ const tensors = (file) => {
   };
   const filter = el("input", { type: "search", placeholder: WORDS.filter, "aria-label": WORDS.filter, value: file.patterns ?? "", id: "filter" });
   const select = async () => {
-    file.patterns = filter.value;
+    const asked = filter.value;
+    file.patterns = asked;
     try {
-      const places = filter.value.trim() === "" ? null : await ask("select", { key: file.key, patterns: filter.value });
+      const places = asked.trim() === "" ? null : await ask("select", { key: file.key, patterns: asked });
+      if (asked !== filter.value) return; // a later one has its own answer
       rows = places === null ? all : [...places].map((place) => all[place]);
       quiet();
     } catch (problem) {
-      alertOf(problem);
+      if (asked !== filter.value) return;
+      if (!(problem instanceof Ended)) alertOf(problem);
     }
     sort();
   };
@@ -334,7 +369,7 @@ const one = (file, t) => {
   const measure = async () => {
     const found = exact(await ask("stats", { key: file.key, place: t.index, bins: 40 }));
     for (const name of ["count", "min", "max", "mean", "std", "l1", "l2", "zeros", "nan", "inf"]) {
-      facts.append(el("dt", {}, name), el("dd", {}, figure(found[name])));
+      facts.append(el("dt", {}, WORDS.stats[name]), el("dd", {}, figure(found[name])));
     }
     if (found.histogram) bars.append(histogram(found.histogram));
   };
@@ -352,7 +387,7 @@ const one = (file, t) => {
   const byChannel = async () => {
     const rows = exact(await ask("channels", { key: file.key, place: t.index, axis: Number(axis.value) }));
     const names = ["channel", "min", "max", "mean", "std", "zeros", "nan", "inf"];
-    channels.replaceChildren(...tableOf(names, rows, (row) => names.map((name) => figure(row[name]))));
+    channels.replaceChildren(...tableOf(names.map((name) => WORDS.stats[name]), rows, (row) => names.map((name) => figure(row[name]))));
     channels.dataset.axis = axis.value;
     quiet();
   };
@@ -444,7 +479,7 @@ const shadeOfThree = (numbers, size) => {
 
 /** Runs work with a bar and a button to cancel, which ends the worker. */
 const long = async (into, all, start) => {
-  const bar = el("progress", { max: Math.max(all, 1), value: 0 });
+  const bar = el("progress", { max: Math.max(all, 1), value: 0, "aria-label": WORDS.progress });
   const text = el("span", {});
   const stop = el("button", { type: "button", className: "cancel", onclick: () => end(WORDS.cancelled) }, WORDS.cancel);
   into.replaceChildren(el("p", { className: "long" }, bar, text, stop));
@@ -479,7 +514,7 @@ const verdictOf = (found) => {
   const redone = found.redone.map((one) => WORDS.redone(one.transform, one.tensors, one.said_by));
   const sound = found.ok ? WORDS.sound : found.error && found.finding_count === 0 ? WORDS.stopped : WORDS.unsound(grouped(found.finding_count));
   return [el("p", { className: found.ok ? "good" : "bad" }, sound), el("ul", {}, ...items, ...more(found.finding_count, items.length)),
-    ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []), ...(found.help ? [el("p", {}, visible(`help: ${found.help}`))] : []),
+    ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []), ...(found.help ? [el("p", {}, visible(WORDS.help(found.help)))] : []),
     ...list(WORDS.held, found.held), ...list(WORDS.notes, [...redone, ...found.notes], more(found.note_count, found.notes.length))];
 };
 
@@ -498,7 +533,6 @@ const compare = (file) => {
   if (others.length === 0) return el("p", { className: "dim" }, WORDS.noOther);
   const other = el("select", { id: "other" }, ...others.map((one) => el("option", { value: one.key }, visible(one.file.name))));
   const into = el("div", { id: "difference" });
-  const names = ["change", "name", "shape", "changed", "max abs", "max rel", "rms"];
   const cells = (t) => [t.change, visible([...new Set([t.name, t.other_name])].filter((name) => name !== null).join(" → ")),
     dims(t.shape ?? t.other_shape), figure(t.changed), figure(t.max_abs), figure(t.max_rel), figure(t.rms)];
   const run = async () => {
@@ -507,7 +541,7 @@ const compare = (file) => {
     const bytesOfBoth = file.info.tensor_bytes + second.info.tensor_bytes;
     const found = JSON.parse(await long(into, bytesOfBoth, () => ask("diff", { key: file.key, other: second.key })));
     into.replaceChildren(el("p", {}, WORDS.equal(found)), ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []),
-      ...(found.tensors.length ? tableOf(names, found.tensors, cells) : []), el("ul", {}, ...found.notes.map((text) => el("li", {}, visible(text)))));
+      ...(found.tensors.length ? tableOf(WORDS.differences, found.tensors, cells) : []), el("ul", {}, ...found.notes.map((text) => el("li", {}, visible(text)))));
   };
   return [el("p", {}, el("label", {}, WORDS.other, " ", other), " ", el("button", { type: "button", id: "compare", onclick: () => run().catch(failed(into)) }, WORDS.compare)), into];
 };
@@ -516,6 +550,8 @@ const compare = (file) => {
 
 const FORMATS = [["safetensors", "safetensors"], ["npz", "npz"], ["npy", "npy"], ["caffemodel", "caffemodel"], ["params", "params"],
   ["hdf5", "h5"], ["neoml-array", "arch"], ["binaryproto", "binaryproto"], ["onnx", "onnx"]];
+
+const copy = (from) => el("button", { type: "button", onclick: (event) => { navigator.clipboard.writeText(from.value).then(() => { event.target.textContent = WORDS.copied; }); } }, WORDS.copy);
 
 /** `data=1,3,224,224 mask=1,224` as the recipe has them. */
 const inputsOf = (text) => Object.fromEntries(text.trim().split(/\s+/).filter(Boolean).map((one) => {
@@ -571,10 +607,15 @@ const convert = (file) => {
   };
   const said = el("div", { id: "said" });
   const text = el("textarea", { id: "recipe", readOnly: true, rows: 8, "aria-label": WORDS.recipe });
-  const line = el("input", { id: "command", readOnly: true, "aria-label": WORDS.command });
+  const line = el("input", { id: "command", readOnly: true });
+  const many = el("input", { id: "batch", readOnly: true });
+  const labelledLine = (input, title) => el("p", { className: "line" }, el("label", {}, title, input), copy(input));
+  const manyLine = labelledLine(many, WORDS.batch);
   const write = () => {
     text.value = `${JSON.stringify(recipe(), null, 2)}\n`;
     line.value = command(recipe(), file.how);
+    many.value = batch(recipe(), file.how);
+    manyLine.hidden = many.value === "";
   };
   const plan = async () => {
     quiet();
@@ -611,35 +652,51 @@ const convert = (file) => {
   write();
   plan();
   const go = el("button", { type: "button", id: "convert", className: "main", onclick: () => take(file, JSON.parse(text.value)) }, WORDS.convert);
-  const copy = (from) => el("button", { type: "button", onclick: (event) => { navigator.clipboard.writeText(from.value).then(() => { event.target.textContent = WORDS.copied; }); } }, WORDS.copy);
   return [fields, el("h2", {}, WORDS.plan), said, el("p", {}, go), el("div", { id: "results" }, ...results.map(resultOf)),
-    el("details", {}, el("summary", {}, WORDS.recipe), text, copy(text)), el("p", {}, el("label", {}, WORDS.command, line)), copy(line)];
+    el("details", {}, el("summary", {}, WORDS.recipe), text, copy(text)), labelledLine(line, WORDS.command), manyLine];
 };
 
 /** A recipe with the bytes of the files that it names besides its source. */
 const requestOf = (file, recipe) => ({ key: file.key, recipe: JSON.stringify(recipe), net: recipe.net ? file.net?.text : undefined,
   into: recipe.target.into ? file.into : undefined });
 
-const quoted = (word) => (/^[\w./#=:,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+const quoted = (word) => (/^[\w./=:,+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 /** The recipe as the tool's arguments. */
-const command = ({ sources, net, steps, target }, how) => {
-  const words = ["blob", "convert", sources[0].path, "-o", target.path, ...(target.into ? ["--into", target.into] : ["--to", target.format])];
-  if (net?.prototxt) words.push("--net", net.prototxt);
-  if (net?.symbol) words.push("--symbol", net.symbol);
+const command = (recipe, how) => {
+  const { target } = recipe;
+  const words = ["blob", "convert", recipe.sources[0].path, "-o", target.path, ...(target.into ? ["--into", target.into] : ["--to", target.format])];
+  words.push(...settingsOf(recipe));
   for (const [name, extents] of Object.entries(target.onnx?.inputs ?? {})) words.push("--input", `${name}=${extents.join(",")}`);
   if (target.onnx?.dynamic_batch) words.push("--dynamic-batch");
+  if (how.salvage) words.push("--salvage");
+  if (target.skip_unsupported) words.push("--skip-unsupported");
+  if (target.sha256) words.push("--sha256");
+  if (target.receipt === false) words.push("--no-receipt");
+  return words.map(quoted).join(" ");
+};
+
+/** The same for all files of a folder; none for a recipe that is of one file. */
+const batch = (recipe, how) => {
+  const { path, format, strict, ...others } = recipe.target;
+  const end = recipe.sources[0].path.replace(/.*\./, "");
+  if (Object.keys(others).length || how.salvage || how.member || !/^\w+$/.test(end)) return "";
+  const words = ["blob", "batch", "--make", `*.${end}`, "--to", format, "-o", "out/", ...settingsOf(recipe)];
+  return `${words.map(quoted).join(" ")} | blob batch -`;
+};
+
+/** The options that one conversion and many have alike. */
+const settingsOf = ({ net, steps, target }) => {
+  const words = [];
+  if (net?.prototxt) words.push("--net", net.prototxt);
+  if (net?.symbol) words.push("--symbol", net.symbol);
   for (const { name, settings } of steps) {
     if (name === "select") settings.patterns.forEach((pattern) => words.push("--only", pattern));
     else if (settings) words.push(`--${name}`, settings.to);
     else words.push(`--${name}`);
   }
-  if (how.salvage) words.push("--salvage");
   if (target.strict) words.push("--strict");
-  if (target.skip_unsupported) words.push("--skip-unsupported");
-  if (target.sha256) words.push("--sha256");
-  if (target.receipt === false) words.push("--no-receipt");
-  return words.map(quoted).join(" ");
+  return words;
 };
 
 const planOf = (plan, into) => {
@@ -663,6 +720,7 @@ const take = async (file, recipe) => {
     const start = () => ask("convert", requestOf(file, recipe));
     const { said, file: output, name: stored } = await long(part, file.info.file_bytes, start);
     const result = { name: recipe.target.path, said: JSON.parse(said), output, stored };
+    result.receipt = await receiptIn(output, recipe.target.path);
     results.push(result);
     const made = [result];
     if (result.said.symbol) {
@@ -674,6 +732,20 @@ const take = async (file, recipe) => {
     failed(part)(problem);
   }
   document.body.dataset.converted = Number(document.body.dataset.converted ?? 0) + 1;
+};
+
+/** The receipt that an output has, read from the output itself. */
+const receiptIn = async (output, name) => {
+  keys += 1;
+  const key = keys;
+  try {
+    const { info } = await ask("open", { key, file: new File([output], name), how: {} });
+    return JSON.parse(info).receipt;
+  } catch {
+    return null;
+  } finally {
+    ask("close", { key });
+  }
 };
 
 const resultOf = (result) => {
@@ -693,7 +765,8 @@ const resultOf = (result) => {
     el("button", { type: "button", className: "main", onclick: () => save().catch(() => {}) }, WORDS.save)),
   el("button", { type: "button", className: "reopen", onclick: () => add(new File([result.output], result.name)) }, WORDS.reopen),
   el("ul", {}, ...lost), result.said.blake3 ? el("p", { className: "dim digest" }, WORDS.input(result.said.blake3)) : null,
-  result.said.sha256 ? el("p", { className: "dim digest" }, WORDS.sha256(result.said.sha256)) : null);
+  result.said.sha256 ? el("p", { className: "dim digest" }, WORDS.sha256(result.said.sha256)) : null,
+  result.receipt ? receiptOf(result.receipt, WORDS.receipt) : el("p", { className: "dim" }, WORDS.noReceipt));
 };
 
 const PANELS = { summary, tensors, verify, diff: compare, convert };
@@ -712,7 +785,6 @@ const main = async () => {
   navigator.locks?.request(session, () => new Promise(() => {}));
   try {
     module = await unpacked();
-    $("status").textContent = "";
     await begin();
   } catch (error) {
     $("status").textContent = WORDS.noModule(error.message);

@@ -1,5 +1,4 @@
-"use strict";
-// Holds the user's files and the module. Relies on `wasm_bindgen`, which stands before this in one script. Its policy is
+// Holds the user's files and the module. Relies on `WORDS` and `wasm_bindgen`, which stand before this in one script. Its policy is
 // that of the page, which lets nothing connect.
 
 // The policy lets the page begin workers, for the service worker's sake; this one begins none.
@@ -9,6 +8,7 @@ const NEAR = 65536; // a read takes as many bytes, which serve the next ones: th
 const AHEAD = 16 << 20; // and at most as many where one read follows another
 const MOST_IN_MEMORY = 256 << 20;
 const SPARE = 3;
+const NOTHING = { at: 0, bytes: new Uint8Array(0) };
 
 const reader = new FileReaderSync();
 const places = new Map();
@@ -18,11 +18,25 @@ let memory = null;
 const spare = [];
 const stale = new Set();
 
+let uncollected = 0;
+
+/** While the module reads, the browser collects late: pieces of 1.2 GB stay behind a file of 553 MB. It collects at
+    once where much is reserved; that is never touched, and so takes no memory: 78 MB stay. */
+const collect = (bytes) => {
+  uncollected += bytes;
+  if (uncollected < AHEAD) return;
+  uncollected = 0;
+  try {
+    new ArrayBuffer(2 ** 31);
+    for (let i = 0; i < 16; i += 1) new Array(15000).fill(i);
+  } catch {} // a browser of few bytes collects early by itself
+};
+
 /** A file of the user's. */
 class Chosen {
   constructor(file) {
     this.file = file;
-    this.near = { at: 0, bytes: new Uint8Array(0) };
+    this.near = NOTHING;
     this.next = 0;
     this.window = NEAR;
   }
@@ -30,15 +44,22 @@ class Chosen {
     return this.file.size;
   }
   slice(at, len) {
-    const bytes = new Uint8Array(reader.readAsArrayBuffer(this.file.slice(at, at + len)));
-    if (bytes.length !== Math.min(len, this.file.size - at)) throw new Error("the file became shorter while it was read");
+    let bytes;
+    try {
+      bytes = new Uint8Array(reader.readAsArrayBuffer(this.file.slice(at, at + len)));
+    } catch {
+      throw new Error(WORDS.changed); // browsers differ in the name of this error, and Firefox gives it no message
+    }
+    if (bytes.length !== Math.min(len, this.file.size - at)) throw new Error(WORDS.shorter);
     return bytes;
   }
   read(at, into) {
     const end = at + into.length;
     if (at < this.near.at || end > this.near.at + this.near.bytes.length) {
       this.window = at === this.next ? Math.min(2 * this.window, AHEAD) : NEAR;
+      this.near = NOTHING; // or two pieces were in memory at once
       this.near = { at, bytes: this.slice(at, Math.max(into.length, this.window)) };
+      collect(this.near.bytes.length);
     }
     into.set(this.near.bytes.subarray(at - this.near.at, end - this.near.at));
     this.next = end;
@@ -62,10 +83,10 @@ class Private {
     this.handle.truncate(len);
   }
   read(at, into) {
-    if (this.handle.read(into, { at }) !== into.length) throw new Error("the private file is shorter than was written");
+    if (this.handle.read(into, { at }) !== into.length) throw new Error(WORDS.lost);
   }
   write(at, bytes) {
-    if (this.handle.write(bytes, { at }) !== bytes.length) throw new Error("the browser has no room left for the page");
+    if (this.handle.write(bytes, { at }) !== bytes.length) throw new Error(WORDS.full);
   }
   flush() {
     this.handle.flush();
@@ -89,7 +110,7 @@ class Memory {
     return this.bytes.length;
   }
   setLen(len) {
-    if (len > MOST_IN_MEMORY) throw new Error("this browser gives the page no private files, and memory takes 256 MiB");
+    if (len > MOST_IN_MEMORY) throw new Error(WORDS.memoryFull);
     const bytes = new Uint8Array(len);
     bytes.set(this.bytes.subarray(0, len));
     this.bytes = bytes;
@@ -120,7 +141,7 @@ const trying = (work) => {
   try {
     work();
   } catch (error) {
-    return error.name === "NotReadableError" ? "the file changed while it was read, or may not be read" : error.message;
+    return error.message;
   }
 };
 
@@ -215,7 +236,9 @@ const work = {
     places.delete(number);
     return { said, ...taken };
   },
-  memory: () => memory.buffer.byteLength,
+  // The module's own bytes, and those of files that are kept for the next reads.
+  memory: () => ({ module: memory.buffer.byteLength, windows: [...places.values()].reduce((sum, { near }) => sum + (near?.bytes.length ?? 0), 0) }),
+  fail: ({ why }) => wasm_bindgen.fail(why),
   async remove({ name }) {
     if (folder && name) await folder.removeEntry(name).catch(() => {});
   },

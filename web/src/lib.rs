@@ -68,6 +68,12 @@ pub fn verify(number: u32, name: &str, len: f64, how: &str) -> Result<String, St
     verdict::of(opened(number, name, len, how), (name, len as u64), &Told::default()).map_err(|e| said(&e))
 }
 
+/// Panics: how the page's check sees that the page goes on.
+#[wasm_bindgen]
+pub fn fail(why: &str) {
+    panic!("{why}");
+}
+
 fn read(name: &str, how: &str) -> Result<How, String> {
     serde_json::from_str(how).map_err(|e| said(&refused(name, &e.to_string())))
 }
@@ -106,7 +112,7 @@ impl Opened {
     /// The places of the tensors that patterns take, which stand between spaces.
     pub fn select(&self, patterns: &str) -> Result<Vec<u32>, String> {
         let selected = Selection::matching(patterns.split_whitespace()).of(&self.0);
-        let selected = selected.map_err(|why| said(&refused(self.0.name(), &why)))?;
+        let selected = selected.map_err(|why| json!({ "message": why }).to_string())?;
         Ok(selected.places.into_iter().filter_map(|place| u32::try_from(place).ok()).collect())
     }
 

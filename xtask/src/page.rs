@@ -130,7 +130,7 @@ fn assemble(web: &Path, bound: &Path, folder: &Path) -> Result<usize> {
     let module = packed(&fs::read(bound.join("blob_web_bg.wasm"))?)?;
     let scripts = own("words.js")? + &own("page.js")?;
     let styles = own("page.css")?;
-    let worker = read(bound.join("blob_web.js"))? + &own("worker.js")?;
+    let worker = own("words.js")? + &read(bound.join("blob_web.js"))? + &own("worker.js")?;
     for text in [&scripts, &styles, &worker] {
         let breaks = ["</script", "<!--", "</style"].into_iter().find(|end| text.to_lowercase().contains(end));
         ensure!(breaks.is_none(), "{breaks:?} would end a part of the document");
@@ -237,6 +237,35 @@ mod tests {
         fs::write(folder.join("index.html"), document).unwrap();
         assert_eq!(module_len(&folder).unwrap(), 1000);
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// The bars of the page's size, blank lines counted.
+    #[test]
+    fn the_page_is_small() {
+        let lines = |ends: &[&str]| -> usize {
+            let files = shell::files(&shell::root()).unwrap();
+            let ours =
+                files.iter().filter(|name| name.starts_with("web/") && ends.iter().any(|end| name.ends_with(end)));
+            ours.map(|name| fs::read_to_string(shell::root().join(name)).unwrap().lines().count()).sum()
+        };
+        let (rust, page) = (lines(&[".rs"]), lines(&[".js", ".html", ".css"]));
+        assert!((1..=1200).contains(&rust) && (1..=1500).contains(&page), "{rust} of Rust, {page} of the page");
+    }
+
+    /// Every text for a person stands in `words.js`: elsewhere no literal has two words but classes and keys of CSS.
+    #[test]
+    fn the_texts_are_in_one_file() {
+        for name in ["page.js", "worker.js"] {
+            let text = fs::read_to_string(shell::root().join("web").join(name)).unwrap();
+            for (line, number) in text.lines().zip(1..) {
+                let is_code =
+                    !line.trim_start().starts_with("//") && !line.contains("className") && line != "\"use strict\";";
+                let literals = line.split('"').skip(1).step_by(2).filter(|_| is_code);
+                let is_text = |literal: &&str| literal.split(' ').filter(|word| word.chars().count() > 1).count() > 1;
+                let found: Vec<&str> = literals.filter(is_text).collect();
+                assert!(found.is_empty(), "{name}:{number}: {found:?}");
+            }
+        }
     }
 
     #[test]
