@@ -5,10 +5,15 @@
 //! tool that is built already, `BLOB_PAGE` a folder with the page. `--bars FILE` measures instead.
 
 mod bars;
+mod conversions;
 mod files;
 mod forms;
 mod goes_on;
+mod hands;
+mod memory;
+mod places;
 mod reports;
+mod table;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +21,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::serve::Server;
-use crate::webdriver::{Browser, KINDS};
+use crate::webdriver::{Browser, KINDS, Session};
 use crate::{page, shell, targets};
 
 /// The ways of a worker to another machine. Each must fail, whatever the address.
@@ -72,20 +76,6 @@ const TABS: &[(&str, &str, &str)] = &[
     ("convert", "", "$('said').querySelector('#changes')"),
 ];
 
-/// The formats of the conversions, with the steps of each recipe.
-fn recipes() -> Vec<(&'static str, Value)> {
-    vec![
-        ("safetensors", json!([])),
-        ("npz", json!([{ "name": "dtype", "settings": { "to": "f16" } }])),
-        ("params", json!([{ "name": "strip-diff" }])),
-        (
-            "npy",
-            json!([{ "name": "select", "settings": { "patterns": ["#0"], "regex": false, "exclude": [], "dtypes": [],
-            "shapes": [] } }]),
-        ),
-    ]
-}
-
 /// The findings of a check in one browser.
 #[derive(Default)]
 struct Counts {
@@ -111,13 +101,14 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
     let files = files::files(if measured.is_some() { &[] } else { named })?;
     let server = Server::begin(&folder, 0)?;
     for kind in KINDS {
-        let Some(browser) = Browser::start(kind, &server.address.to_string())? else {
+        let (work, saved, proxy) =
+            (shell::target_directory()?.join("page-check"), hands::saves()?, server.address.to_string());
+        let start = |is_private| Browser::start(kind, &Session { proxy: &proxy, saved: &saved, is_private });
+        let Some(browser) = start(false)? else {
             said(&format!("NOT TESTED: the page in {}: its driver is not on the path", kind.name))?;
             continue;
         };
-        let check =
-            Check { browser, server: &server, tool: &tool, work: shell::target_directory()?.join("page-check") };
-        std::fs::create_dir_all(&check.work)?;
+        let mut check = Check { kind: kind.name, browser, server: &server, tool: &tool, work, saved: saved.clone() };
         if let Some(measured) = measured {
             let [file] = measured else { bail!("--bars takes one file") };
             return bars::bars(&check, &folder, Path::new(file));
@@ -125,6 +116,8 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
         check.begin()?;
         check.worker_reaches_nothing()?;
         goes_on::goes_on(&check)?;
+        table::table(&check).context("the table")?;
+        hands::hands(&check)?;
         forms::panel(&check).context("the panel of a tensor")?;
         forms::forms(&check)?;
         let mut counts = Counts::default();
@@ -132,11 +125,15 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
             check.file(file, &mut counts).with_context(|| format!("{}: {}", kind.name, file.display()))?;
         }
         check.fits(kind.name)?;
+        places::places(&check)?;
+        check.nothing_was_asked_for()?;
+        check.browser = start(true)?.context("the driver has gone")?;
+        let private = places::private(&check).context("a private window")?;
         check.nothing_was_asked_for()?;
         let Counts { listed, refused, converted, unconverted } = counts;
         said(&format!(
             "the page in {}: {listed} files listed and {refused} refused, {converted} conversions and {unconverted} \
-             refusals of one, as by the tool; no request but for the page's own files",
+             refusals of one, as by the tool; a private window has {private}; no request but for the page's own files",
             kind.name
         ))?;
     }
@@ -150,10 +147,14 @@ fn said(line: &str) -> Result<()> {
 }
 
 struct Check<'a> {
+    /// The browser's name.
+    kind: &'static str,
     browser: Browser,
     server: &'a Server,
     tool: &'a Path,
     work: PathBuf,
+    /// The folder of what the browser saves.
+    saved: PathBuf,
 }
 
 impl Check<'_> {
@@ -168,6 +169,13 @@ impl Check<'_> {
         let output = Command::new(self.tool).current_dir(folder).arg("--json").args(arguments).output()?;
         let text = String::from_utf8(output.stdout)?;
         serde_json::from_str(text.lines().next().unwrap_or_default()).with_context(|| format!("{arguments:?}: {text}"))
+    }
+
+    /// Runs the tool in a folder, and fails where it does.
+    fn told(&self, folder: &Path, arguments: &[&str]) -> Result<()> {
+        let done = Command::new(self.tool).current_dir(folder).arg("-q").args(arguments).output()?;
+        ensure!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+        Ok(())
     }
 
     /// Gives the page a file, and waits until it is open or refused.
@@ -212,12 +220,10 @@ impl Check<'_> {
         counts.listed += 1;
         self.table(&wanted)?;
         reports::verdict(self, file, name).context("the verdict")?;
+        reports::summary(self, file, name).context("the summary")?;
         reports::tensors(self, file, name, &wanted)?;
-        // A file of no tensors has no first one, which the tool says in words of its own.
         let is_empty = wanted["tensors"].as_array().is_none_or(Vec::is_empty);
-        for (format, steps) in recipes().into_iter().filter(|(format, _)| !is_empty || *format != "npy") {
-            self.conversion(file, name, (format, steps), counts).with_context(|| format!("to {format}"))?;
-        }
+        conversions::all(self, file, name, is_empty, counts)?;
         self.browser.script("remove(files.at(-1));", &json!([])).map(drop)
     }
 
@@ -238,38 +244,6 @@ impl Check<'_> {
         for (cell, row) in seen.iter().zip(rows) {
             let wanted = self.browser.script("return visible(arguments[0]);", &json!([row["name"]]))?;
             ensure!(*cell == wanted, "the table has {cell}, not {wanted}");
-        }
-        Ok(())
-    }
-
-    fn conversion(&self, file: &Path, name: &str, (format, steps): (&str, Value), counts: &mut Counts) -> Result<()> {
-        let out = self.work.join(format!("out.{format}"));
-        let path = format!("out.{format}");
-        let recipe = json!({ "schema": "blob.recipe/1", "sources": [{ "path": name }], "steps": steps,
-            "target": { "path": path, "format": format } });
-        let recipe_file = self.work.join("recipe.json");
-        std::fs::write(&recipe_file, recipe.to_string())?;
-        let (recipe_path, out_path) = (recipe_file.display().to_string(), out.display().to_string());
-        let told = self.tool(file, &["convert", "--recipe", &recipe_path, name, "-o", &out_path, "--force"])?;
-        let done = self.browser.awaited(
-            "try { const done = await ask('convert', { key: files.at(-1).key, recipe: args[0] }); \
-               const digest = await crypto.subtle.digest('SHA-256', await done.file.arrayBuffer()); \
-               await ask('remove', { name: done.name }); \
-               return { digest: [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, '0')).join('') }; \
-             } catch (problem) { return { refused: problem.message }; }",
-            &json!([recipe.to_string()]),
-        )?;
-        if told["schema"] == "blob.error/1" {
-            let message = told["error"]["message"].as_str().unwrap_or_default();
-            ensure!(done["refused"] == message, "the page says {done}, the tool {message:?}");
-            counts.unconverted += 1;
-            return Ok(());
-        }
-        let wanted: String = Sha256::digest(std::fs::read(&out)?).iter().map(|byte| format!("{byte:02x}")).collect();
-        ensure!(done["digest"] == wanted.as_str(), "the page makes {done}, the tool {wanted}");
-        counts.converted += 1;
-        if format == "npz" {
-            reports::difference(self, file, name, &out).context("the difference from it")?;
         }
         Ok(())
     }

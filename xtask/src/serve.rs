@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,
+    is_away: Arc<AtomicBool>,
 }
 
 impl Server {
@@ -20,15 +22,22 @@ impl Server {
         let listener = TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port}"))?;
         let address = listener.local_addr()?;
         let log = Arc::<Mutex<Vec<String>>>::default();
-        let (folder, told) = (folder.to_owned(), Arc::clone(&log));
+        let is_away = Arc::<AtomicBool>::default();
+        let (folder, told, away) = (folder.to_owned(), Arc::clone(&log), Arc::clone(&is_away));
         std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
+            // One that is away hangs up without a word.
+            for stream in listener.incoming().flatten().filter(|_| !away.load(Ordering::SeqCst)) {
                 let (folder, told) = (folder.clone(), Arc::clone(&told));
                 // A browser that hangs up early is no fault of ours.
                 std::thread::spawn(move || answer(stream, &folder, address, &told).ok());
             }
         });
-        Ok(Self { address, log })
+        Ok(Self { address, log, is_away })
+    }
+
+    /// Answers nobody, or everybody again.
+    pub(crate) fn go_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
     }
 
     /// The requests since the last call.
@@ -97,5 +106,12 @@ mod tests {
         assert_eq!(said, ["200", "404", "404"]);
         assert_eq!(server.requests(), ["GET /icon.svg", "GET /../Cargo.toml", "GET http://example.org/"]);
         assert!(server.requests().is_empty());
+        server.go_away(true);
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        // The other end may be closed before, or behind, these bytes.
+        let _ = write!(stream, "GET /icon.svg HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        assert!(bytes.is_empty() && server.requests().is_empty());
     }
 }

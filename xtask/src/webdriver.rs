@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,15 @@ pub(crate) struct Kind {
     driver: &'static str,
     /// The line in which the driver tells its port, up to the number.
     told: &'static str,
-    /// The settings of a session; the argument is the proxy.
-    settings: fn(&str) -> Value,
+    settings: fn(&Session<'_>) -> Value,
+}
+
+/// What a session is like.
+pub(crate) struct Session<'a> {
+    pub(crate) proxy: &'a str,
+    /// The folder of what is saved.
+    pub(crate) saved: &'a Path,
+    pub(crate) is_private: bool,
 }
 
 /// Nothing of a browser's own goes out, and the proxy sees all the rest. Tests run as root, where Chromium has no
@@ -32,10 +40,12 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "Chromium",
         driver: "chromedriver",
         told: "successfully on port ",
-        settings: |proxy| {
-            let proxy = format!("--proxy-server={proxy}");
-            json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": { "args": [
-                "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        settings: |session| {
+            let proxy = format!("--proxy-server={}", session.proxy);
+            let more = if session.is_private { "--incognito" } else { "--no-first-run" };
+            let prefs = json!({ "download.default_directory": session.saved, "download.prompt_for_download": false });
+            json!({ "goog:loggingPrefs": { "browser": "ALL" }, "goog:chromeOptions": { "prefs": prefs, "args": [
+                "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", more,
                 "--disable-background-networking", "--disable-component-update", "--disable-sync",
                 "--disable-domain-reliability", "--disable-default-apps", "--metrics-recording-only",
                 "--disable-features=OptimizationHints,MediaRouter,Translate,AutofillServerCommunication",
@@ -47,7 +57,8 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "Firefox",
         driver: "geckodriver",
         told: "Listening on 127.0.0.1:",
-        settings: |proxy| {
+        settings: |session| {
+            let proxy = session.proxy;
             // Debian's Firefox has another name than the one that the driver looks for.
             let names = ["firefox", "firefox-esr"];
             let folders = std::env::var_os("PATH").unwrap_or_default();
@@ -57,7 +68,9 @@ pub(crate) const KINDS: &[Kind] = &[
             json!({ "proxy": { "proxyType": "manual", "httpProxy": proxy, "sslProxy": proxy },
                 "moz:firefoxOptions": { "binary": binary, "args": ["-headless"], "prefs": { "network.proxy.allow_hijacking_localhost": true,
                     "network.captive-portal-service.enabled": false, "network.connectivity-service.enabled": false,
-                    "app.normandy.enabled": false, "services.settings.server": "", "browser.safebrowsing.downloads.remote.enabled": false } } })
+                    "app.normandy.enabled": false,
+                    "browser.privatebrowsing.autostart": session.is_private,
+                    "browser.download.folderList": 2, "browser.download.dir": session.saved, "services.settings.server": "", "browser.safebrowsing.downloads.remote.enabled": false } } })
         },
     },
 ];
@@ -78,7 +91,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     /// Starts a browser; `None` where its driver is not on the path.
-    pub(crate) fn start(kind: &Kind, proxy: &str) -> Result<Option<Self>> {
+    pub(crate) fn start(kind: &Kind, session: &Session<'_>) -> Result<Option<Self>> {
         let mut driver = Command::new(kind.driver);
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let Ok(mut driver) = driver.spawn() else { return Ok(None) };
@@ -90,11 +103,19 @@ impl Browser {
         // A driver ends where nobody reads its log.
         std::thread::spawn(move || lines.for_each(drop));
         let mut browser = Self { driver, port: port.context("the driver tells no port")?, session: String::new() };
-        let begun =
-            browser.call("POST", "/session", &json!({ "capabilities": { "alwaysMatch": (kind.settings)(proxy) } }))?;
+        let begun = browser.call(
+            "POST",
+            "/session",
+            &json!({ "capabilities": { "alwaysMatch": (kind.settings)(session) } }),
+        )?;
         browser.session = begun["sessionId"].as_str().context("no session")?.to_owned();
         browser.command("POST", "/timeouts", &json!({ "script": PATIENCE.as_millis() as u64 }))?;
         Ok(Some(browser))
+    }
+
+    /// The driver's process, which the browser's are below.
+    pub(crate) fn driver(&self) -> u32 {
+        self.driver.id()
     }
 
     pub(crate) fn open(&self, address: &str) -> Result<()> {
@@ -133,6 +154,34 @@ impl Browser {
     pub(crate) fn choose(&self, css: &str, paths: &[&str]) -> Result<()> {
         let element = self.element(css)?;
         self.command("POST", &format!("/element/{element}/value"), &json!({ "text": paths.join("\n") })).map(drop)
+    }
+
+    /// Presses keys one after another, as a hand does.
+    pub(crate) fn press(&self, keys: &[char]) -> Result<()> {
+        let one = |key: &char| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key }));
+        let actions: Vec<Value> = keys.iter().flat_map(one).collect();
+        let actions = json!({ "actions": [{ "type": "key", "id": "keys", "actions": actions }] });
+        self.command("POST", "/actions", &actions).map(drop)
+    }
+
+    /// The tab that commands go to.
+    pub(crate) fn tab(&self) -> Result<String> {
+        Ok(self.command("GET", "/window", &Value::Null)?.as_str().context("no tab")?.to_owned())
+    }
+
+    /// Opens another tab, which commands go to from now on.
+    pub(crate) fn new_tab(&self) -> Result<()> {
+        let made = self.command("POST", "/window/new", &json!({ "type": "tab" }))?;
+        self.go_to(made["handle"].as_str().context("no tab")?)
+    }
+
+    pub(crate) fn go_to(&self, tab: &str) -> Result<()> {
+        self.command("POST", "/window", &json!({ "handle": tab })).map(drop)
+    }
+
+    /// Closes the tab that commands go to; then [`go_to`](Self::go_to) names another one.
+    pub(crate) fn close_tab(&self) -> Result<()> {
+        self.command("DELETE", "/window", &Value::Null).map(drop)
     }
 
     fn element(&self, css: &str) -> Result<String> {

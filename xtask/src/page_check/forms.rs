@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::Check;
+use super::{Check, hands};
 use crate::shell;
 
 /// A conversion by the form.
@@ -47,6 +47,31 @@ const CASES: &[Case] = &[
         fields: &[("format", "params"), ("fold", ""), ("name", "out-0000.params")],
         outputs: &["out-0000.params", "out-symbol.json"],
     },
+    Case {
+        source: "caffe/net/f32_v2_diff.caffemodel",
+        net: "",
+        fields: &[
+            ("format", "npz"),
+            ("dtype", "f16"),
+            ("stripDiff", ""),
+            ("sha256", ""),
+            ("skip", ""),
+            ("name", "out.npz"),
+        ],
+        outputs: &["out.npz"],
+    },
+    Case {
+        source: "caffe/forward/resnet.caffemodel",
+        net: "caffe/forward/resnet.prototxt",
+        fields: &[("format", "hdf5"), ("layout", "hwio"), ("only", "res* #0"), ("receipt", "off"), ("name", "out.h5")],
+        outputs: &["out.h5"],
+    },
+    Case {
+        source: "other/two.safetensors",
+        net: "",
+        fields: &[("format", "npz"), ("strict", ""), ("name", "out.npz")],
+        outputs: &["out.npz"],
+    },
 ];
 
 /// The archives, and how many files of tensors are members of each.
@@ -64,19 +89,19 @@ pub(super) fn forms(check: &Check<'_>) -> Result<()> {
         .try_for_each(|name| members(check, &archives.join(name)).with_context(|| format!("members of {name}")))
 }
 
-fn data(name: &str) -> PathBuf {
+pub(super) fn data(name: &str) -> PathBuf {
     shell::root().join("tests/data").join(name)
 }
 
 /// An empty folder for the tool.
-fn folder(check: &Check<'_>) -> Result<PathBuf> {
+pub(super) fn folder(check: &Check<'_>) -> Result<PathBuf> {
     let folder = check.work.join("form");
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-fn copied(file: &Path, folder: &Path) -> Result<PathBuf> {
+pub(super) fn copied(file: &Path, folder: &Path) -> Result<PathBuf> {
     let to = folder.join(file.file_name().context("a file has a name")?);
     std::fs::copy(file, &to)?;
     Ok(to)
@@ -85,11 +110,13 @@ fn copied(file: &Path, folder: &Path) -> Result<PathBuf> {
 fn form(check: &Check<'_>, case: &Case) -> Result<()> {
     let folder = folder(check)?;
     let source = copied(&data(case.source), &folder)?;
-    copied(&data(case.net), &folder)?;
     check.give(&source)?;
     check.browser.script("show('convert');", &json!([]))?;
-    check.browser.choose("#net", &[&data(case.net).display().to_string()])?;
-    check.browser.until("$('netName').textContent !== ''")?;
+    if !case.net.is_empty() {
+        copied(&data(case.net), &folder)?;
+        check.browser.choose("#net", &[&data(case.net).display().to_string()])?;
+        check.browser.until("$('netName').textContent !== ''")?;
+    }
     run(check, &folder, case.fields, case.outputs)?;
     check.browser.script("remove(files.at(-1));", &json!([])).map(drop)
 }
@@ -98,9 +125,7 @@ fn form(check: &Check<'_>, case: &Case) -> Result<()> {
 fn into_a_model(check: &Check<'_>) -> Result<()> {
     let folder = folder(check)?;
     let model = copied(&data("caffe/forward/lenet.caffemodel"), &folder)?;
-    let mut tool = Command::new(check.tool);
-    tool.current_dir(&folder).args(["-q", "convert", "lenet.caffemodel", "-o", "tuned.npz"]);
-    ensure!(tool.status()?.success(), "the tool makes no npz");
+    check.told(&folder, &["convert", "lenet.caffemodel", "-o", "tuned.npz"])?;
     check.give(&model)?;
     check.give(&folder.join("tuned.npz"))?;
     check.browser.script("show('convert');", &json!([]))?;
@@ -112,14 +137,7 @@ fn into_a_model(check: &Check<'_>) -> Result<()> {
 
 /// Fills the form in, converts, runs the command that is shown, and compares the outputs.
 fn run(check: &Check<'_>, folder: &Path, fields: &[(&str, &str)], outputs: &[&str]) -> Result<()> {
-    for (id, value) in fields {
-        // The plan of the field before is awaited, or its answer could come after the next one's.
-        let set = "const [id, value] = arguments; const field = $(id); const before = Number(document.body.dataset.planned); \
-                   if (field.type === 'checkbox') field.checked = true; else field.value = value; \
-                   field.dispatchEvent(new Event('input', { bubbles: true })); return before;";
-        let before = check.browser.script(set, &json!([id, value]))?;
-        check.browser.until(&format!("Number(document.body.dataset.planned) > {before}"))?;
-    }
+    fields.iter().try_for_each(|(id, value)| hands::set(check, id, value))?;
     returned_to(check)?;
     let said = check.browser.script("return $('alerts').textContent;", &json!([]))?;
     ensure!(said == "", "the plan says {said}");
@@ -130,20 +148,43 @@ fn run(check: &Check<'_>, folder: &Path, fields: &[(&str, &str)], outputs: &[&st
     let before = check.browser.script("return Number(document.body.dataset.converted ?? 0);", &json!([]))?;
     check.browser.script("$('convert').click();", &json!([]))?;
     check.browser.until(&format!("Number(document.body.dataset.converted) > {before}"))?;
+    typed(check, folder, command)?;
+    let each = "const made = results.slice(-args[0]); return Promise.all(made.map(async (one) => [one.name, await digest(one.output)]));";
+    let digests = check.browser.awaited(&format!("{}{each}", hands::DIGEST), &json!([outputs.len()]))?;
+    let wanted = |folder: &Path| {
+        outputs.iter().map(|name| Ok(json!([name, sha256(&folder.join(name))?]))).collect::<Result<Vec<_>>>()
+    };
+    ensure!(digests == Value::Array(wanted(folder)?), "`{command}` makes {:?}, the page {digests}", wanted(folder)?);
+    // The recipe beside the command is the same conversion.
+    let recipe = check.browser.script("return $('recipe').value;", &json!([]))?;
+    std::fs::write(folder.join("recipe.json"), recipe.as_str().context("no recipe")?)?;
+    outputs.iter().try_for_each(|name| std::fs::remove_file(folder.join(name)))?;
+    check.told(folder, &["convert", "--recipe", "recipe.json"])?;
+    ensure!(digests == Value::Array(wanted(folder)?), "the recipe makes {:?}, the page {digests}", wanted(folder)?);
+    let [output] = outputs else { return Ok(()) };
+    in_a_batch(check, folder, output)
+}
+
+/// The command for many files, where the form shows one, gives the same arrays. A batch writes its recipe's digest
+/// into the receipt, so the bytes differ.
+fn in_a_batch(check: &Check<'_>, folder: &Path, output: &str) -> Result<()> {
+    let batch = check.browser.script("return $('batch').value;", &json!([]))?;
+    let batch = batch.as_str().context("no command")?;
+    if batch.is_empty() {
+        return Ok(());
+    }
+    typed(check, folder, batch)?;
+    let made = std::fs::read_dir(folder.join("out"))?.collect::<Result<Vec<_>, _>>()?;
+    let [made] = &made[..] else { bail!("`{batch}` makes {made:?}") };
+    check.told(folder, &["diff", output, &made.path().display().to_string()]).with_context(|| batch.to_owned())
+}
+
+/// Runs a command of the tool as one types it.
+fn typed(check: &Check<'_>, folder: &Path, command: &str) -> Result<()> {
     let path = check.tool.parent().context("the tool lies in a folder")?.display().to_string();
     let paths = format!("{path}:{}", std::env::var("PATH").unwrap_or_default());
     let done = Command::new("sh").current_dir(folder).env("PATH", paths).args(["-c", command]).output()?;
     ensure!(done.status.success(), "`{command}` fails: {}", String::from_utf8_lossy(&done.stderr));
-    let digests = check.browser.awaited(
-        "const made = results.slice(-args[0]); \
-         return Promise.all(made.map(async ({ name, output }) => { \
-           const digest = await crypto.subtle.digest('SHA-256', await output.arrayBuffer()); \
-           return [name, [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, '0')).join('')]; }));",
-        &json!([outputs.len()]),
-    )?;
-    let wanted =
-        outputs.iter().map(|name| Ok(json!([name, sha256(&folder.join(name))?]))).collect::<Result<Vec<_>>>()?;
-    ensure!(digests == Value::Array(wanted.clone()), "`{command}` makes {wanted:?}, the page {digests}");
     Ok(())
 }
 
@@ -158,7 +199,7 @@ fn returned_to(check: &Check<'_>) -> Result<()> {
     Ok(())
 }
 
-fn sha256(file: &Path) -> Result<String> {
+pub(super) fn sha256(file: &Path) -> Result<String> {
     let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
     Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -210,16 +251,9 @@ pub(super) fn panel(check: &Check<'_>) -> Result<()> {
     let before = check.browser.script("return Number(document.body.dataset.converted ?? 0);", &json!([]))?;
     check.browser.script("$('npy').click();", &json!([]))?;
     check.browser.until(&format!("Number(document.body.dataset.converted) > {before}"))?;
-    let made = check.browser.awaited(
-        "const { output } = results.at(-1); const digest = await crypto.subtle.digest('SHA-256', await output.arrayBuffer()); \
-         return [...new Uint8Array(digest)].map((b) => b.toString(16).padStart(2, '0')).join('');",
-        &json!([]),
-    )?;
-    let tool = Command::new(check.tool)
-        .current_dir(&folder)
-        .args(["-q", "convert", "resnet.caffemodel", "--only", "#0", "-o", "out.npy"])
-        .status()?;
-    ensure!(tool.success(), "the tool writes no npy");
+    let made =
+        check.browser.awaited(&format!("{} return digest(results.at(-1).output);", hands::DIGEST), &json!([]))?;
+    check.told(&folder, &["convert", "resnet.caffemodel", "--only", "#0", "-o", "out.npy"])?;
     let is_beside =
         check.browser.script("return Boolean(document.querySelector('.detail #results .result'));", &json!([]))?;
     ensure!(is_beside == true, "the result is not shown beside the tensor");

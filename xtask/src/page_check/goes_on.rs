@@ -49,7 +49,45 @@ pub(super) fn goes_on(check: &Check<'_>) -> Result<()> {
     check.browser.script("worker.postMessage({ id: -1, op: 'values', key: -1, place: 0 });", &json!([]))?;
     check.browser.until("$('alerts').textContent.startsWith('The module stopped')")?;
     measures(check)?;
+    panics(check)?;
+    changes(check, &large)?;
     check.browser.script("while (files.length) remove(files[0]); quiet();", &json!([])).map(drop)
+}
+
+/// A panic of the module itself is said with its words, and ends nothing but what ran.
+fn panics(check: &Check<'_>) -> Result<()> {
+    let waits = "return ask('fail', { why: 'a fault for the check' }).then(() => 'nothing', (ended) => ended.message);";
+    let ended = check.browser.awaited(waits, &json!([]))?;
+    let said = check.browser.script("return $('alerts').textContent;", &json!([]))?;
+    for words in [&ended, &said] {
+        let words = words.as_str().unwrap_or_default();
+        let is_said = words.starts_with("The module stopped: panicked at") && words.contains("a fault for the check");
+        ensure!(is_said, "a panic is told as {words:?}");
+    }
+    measures(check)
+}
+
+/// A file that becomes another one while it is converted, and one that has become another since it was opened: both
+/// are said, nothing is kept, and the page goes on.
+fn changes(check: &Check<'_>, large: &Path) -> Result<()> {
+    let file = std::fs::OpenOptions::new().write(true).open(large)?;
+    let before = check.browser.script("return Number(document.body.dataset.converted ?? 0);", &json!([]))?;
+    check.browser.script("quiet(); choose(files[1]); show('convert'); $('convert').click();", &json!([]))?;
+    check.browser.until("document.querySelector('progress')?.value > 0")?;
+    file.set_len(96 << 20)?;
+    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(5))?;
+    check.browser.until(&format!("Number(document.body.dataset.converted) > {before}"))?;
+    let is_said = "const said = $('alerts').textContent; \
+        return [WORDS.changed, WORDS.shorter].some((words) => said.includes(words)) ? '' : said || 'nothing';";
+    let said = check.browser.script(is_said, &json!([]))?;
+    ensure!(said == "", "a file that changes under a conversion: {said}");
+    let left = check.browser.awaited(KEPT, &json!([]))?;
+    ensure!(left == 0, "a file that changes leaves {left} bytes");
+    let ask = "return ask('stats', { key: files[1].key, place: 0, bins: 0 }).then(() => 'a result', (problem) => \
+        ([WORDS.changed, WORDS.shorter].some((words) => problem.message.includes(words)) ? '' : problem.message));";
+    let said = check.browser.awaited(ask, &json!([]))?;
+    ensure!(said == "", "a file that has changed: {said}");
+    measures(check)
 }
 
 /// The first file can still be read.

@@ -12,6 +12,21 @@ use super::{Check, differ, is_narrow};
 const TENSORS: usize = 3;
 const VALUES: u64 = 20_000;
 
+/// The summary of the file that is open last.
+pub(super) fn summary(check: &Check<'_>, file: &Path, name: &str) -> Result<()> {
+    let wanted = check.tool(file, &["info", name])?;
+    let asked = "ask('describe', { key: files.at(-1).key }).then(({ info }) => info)";
+    same(&wanted, &told(check, asked, &json!([]))?)?;
+    let shown = "show('summary'); return $('panel').textContent;";
+    let shown = check.browser.script(shown, &json!([]))?;
+    let shown = shown.as_str().context("no summary")?;
+    for text in wanted["warnings"].as_array().into_iter().flatten().chain([&wanted["format"], &wanted["dialect"]]) {
+        let text = check.browser.script("return visible(arguments[0] ?? '');", &json!([text]))?;
+        ensure!(text.as_str().is_some_and(|text| shown.contains(text)), "the summary lacks {text}: {shown}");
+    }
+    Ok(())
+}
+
 /// The verdict on the file that was given last, also of one that does not open.
 pub(super) fn verdict(check: &Check<'_>, file: &Path, name: &str) -> Result<()> {
     let has_receipt = check
@@ -89,11 +104,8 @@ fn flatten<'v>(values: &'v Value, into: &mut Vec<&'v Value>) {
 /// The differences of the file that is open last from another one beside it, which has its tensors rounded or without
 /// diffs.
 pub(super) fn difference(check: &Check<'_>, file: &Path, name: &str, other: &Path) -> Result<()> {
-    let folder = file.parent().context("a file lies in a folder")?;
     let second = other.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
-    let beside = folder.join(second);
-    std::fs::copy(other, &beside)?;
-    check.give(&beside)?;
+    check.give(other)?;
     let opened = check.browser.script("return files.at(-1)?.file === given.file;", &json!([]))?;
     ensure!(opened == true, "the page does not open {second}");
     let wanted = check.tool(file, &["diff", name, second])?;
