@@ -25,7 +25,7 @@ SIDES = ((1, 3, 64, 64), (1, 3, 127, 127), (1, 3, 224, 224), (1, 3, 299, 299), (
 CLIPS = ((1, 3, 8, 64, 64), (1, 3, 16, 112, 112), (1, 3, 32, 64, 64), (1, 3, 36, 64, 64), (1, 3, 40, 64, 64), (1, 3, 32, 224, 224))
 VIDEOS = ("c3d", "p3d", "r2plus1d", "i3d", "slowfast")
 # Nets whose size of crops stands in layers.
-CROPS = ("psp", "icnet", "deeplab_v3b")
+CROPS = ("psp", "icnet", "deeplab_v3b", "fastscnn")
 SCALES, BEARS, WORDS = (1.0, 0.6, 0.3, 1.6), 100, ("pretrained", "pretrained_base", "classes", "transfer", "nclass", "crop_size")
 
 
