@@ -120,18 +120,20 @@ fn killed_anywhere_and_run_again_gives_the_same_folder() {
     let whole = tree(&folder.path().join("whole"));
     assert!(whole.len() > several(&folder, "").len(), "{:?}", whole.keys());
     let mut random = Random::new(7);
+    let (mut moments, mut killed) = (0, 0);
     for round in 0..6 {
         let output = format!("out{round}");
         let (file, log) = (jobs(&folder, &several(&folder, &output)), folder.file(&format!("log{round}")));
         let with_log: &[&str] = if round % 2 == 0 { &["--log", &log] } else { &[] };
         let mut kills = 0;
-        for _ in 0..4 {
+        for _ in 0..9 {
             let mut begun = command(&[&["batch", &file, "--jobs", "2"], with_log].concat());
             let mut child = begun.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tool runs");
             std::thread::sleep(Duration::from_micros(random.below(took.as_micros() as usize + 1) as u64));
             child.kill().expect("killed");
             kills += u32::from(!child.wait().expect("ended").success());
         }
+        (moments, killed) = (moments + 9, killed + kills);
         blob(&[&["batch", &file, "--jobs", "2"], with_log].concat()).ok();
         let after = tree(&folder.path().join(&output));
         assert_eq!(after.keys().collect::<Vec<_>>(), whole.keys().collect::<Vec<_>>(), "after {kills} kills");
@@ -141,6 +143,8 @@ fn killed_anywhere_and_run_again_gives_the_same_folder() {
         // Outputs without receipts are done where a log says so.
         assert_eq!(done, if with_log.is_empty() { 15 } else { last.len() }, "{last:?}");
     }
+    assert!(moments >= 50 && killed > 10, "{killed} of {moments} runs were killed before their end");
+    report(&format!("batch: killed at {moments} moments, {killed} of them before its end, and the folder is the same"));
 }
 
 #[test]
@@ -209,4 +213,51 @@ fn a_file_that_is_too_large_for_the_disk_is_a_failed_job() {
     assert!(states.iter().any(|state| state == "failed") && states.iter().any(|state| state != "failed"), "{states:?}");
     blob(&["batch", &file]).ok();
     assert!(tree(&folder.path().join("out")) == tree(&folder.path().join("whole")));
+}
+
+/// Runs the jobs on a disk of 24 KiB, which then grows to 64 MiB, and again. `$1` is the disk, `$2` gets what was said
+/// and found.
+const ON_A_FULL_DISK: &str = r#"disk=$1 said=$2; shift 2
+mount -t tmpfs -o size=24k none "$disk" || exit 77
+"$@" --keep-going --json > "$said/first" 2> "$said/errors"; echo $? > "$said/code"
+find "$disk" -type f | sort > "$said/left"
+mount -o remount,size=64m "$disk" && "$@" --json > "$said/second" && cp -a "$disk" "$said/disk""#;
+
+#[test]
+fn a_full_disk_is_a_failed_job_and_keeps_no_half_of_a_file() {
+    let folder = Folder::new();
+    let whole = jobs(&folder, &several(&folder, "whole"));
+    blob(&["batch", &whole]).ok();
+    let (disk, said) = (folder.file("disk"), folder.file("said"));
+    for made in [&disk, &said] {
+        fs::create_dir(made).expect("made");
+    }
+    let file = jobs(&folder, &several(&folder, "disk"));
+    let mut alone = Command::new("unshare");
+    alone.args(["-rm", "sh", "-c", ON_A_FULL_DISK, "sh", &disk, &said]).arg(crate::support::tool());
+    let ended = alone.args(["batch", &file]).output();
+    let Some(ended) = ended.ok().filter(|ended| said_code(&said).is_some() || ended.status.success()) else {
+        return report("NOT TESTED: a full disk (no unshare, or a user may not mount a tmpfs)");
+    };
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(said_code(&said).as_deref(), Some("1\n"));
+    let read = |name: &str| fs::read_to_string(format!("{said}/{name}")).expect("written");
+    let lines: Vec<Value> = read("first").lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.len(), several(&folder, "").len(), "a line each");
+    let failed: Vec<&Value> = lines.iter().filter(|line| line["state"] == "failed").collect();
+    assert!(!failed.is_empty() && failed.len() < lines.len(), "{lines:?}");
+    let full = |line: &&Value| line["error"]["message"].as_str().is_some_and(|text| text.contains("No space left"));
+    assert!(failed.iter().all(|line| line["error"]["reason"] == "io") && failed.iter().any(full), "{failed:?}");
+    let left: Vec<PathBuf> = read("left").lines().map(|path| below(path, &disk)).collect();
+    let whole = tree(&folder.path().join("whole"));
+    assert!(left.iter().all(|path| whole.contains_key(path)), "halves were left: {left:?}");
+    assert!(tree(&Path::new(&said).join("disk")) == whole, "{}", read("second"));
+}
+
+fn said_code(said: &str) -> Option<String> {
+    fs::read_to_string(format!("{said}/code")).ok()
+}
+
+fn below(path: &str, folder: &str) -> PathBuf {
+    Path::new(path).strip_prefix(folder).expect("below").to_owned()
 }
