@@ -197,6 +197,20 @@ fn two_jobs_of_one_output_are_an_error_before_anything_is_read() {
 }
 
 #[test]
+fn made_jobs_name_the_format_of_sources_that_hide_it() {
+    let folder = Folder::new();
+    let hidden = fs::read(golden("caffe/blobproto/zero_axis_fresh.binaryproto")).expect("readable");
+    let (source, out) = (folder.with("w.bin", hidden), folder.file("out"));
+    let make = ["batch", "--make", &source, "--from", "binaryproto", "--to", "safetensors", "-o", &out];
+    let made = blob(&make).ok();
+    let line: Value = serde_json::from_str(&made.out).expect("a job is a line of JSON");
+    assert_eq!(line["sources"], json!([{"path": source, "format": "binaryproto"}]));
+    let file = folder.with("jobs.ndjson", &made.out);
+    assert_eq!(states(&blob(&["batch", &file, "--json"]).ok()), ["written"]);
+    assert_eq!(states(&blob(&["batch", &file, "--json", "--from", "binaryproto"]).ok()), ["done"]);
+}
+
+#[test]
 fn a_file_that_is_too_large_for_the_disk_is_a_failed_job() {
     let folder = Folder::new();
     let whole = jobs(&folder, &several(&folder, "whole"));

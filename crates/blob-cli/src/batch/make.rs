@@ -45,7 +45,9 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
         if to == Format::Onnx && recipe.net.is_none() {
             recipe.net = nets.of(source);
         }
-        recipe.sources.push(Source::new(text_of(source)?));
+        let mut read = Source::new(text_of(source)?);
+        read.format = context.global.from;
+        recipe.sources.push(read);
         text_of(&output)?;
         (recipe.target.path, recipe.target.format) = (Some(output), Some(to));
         lines.push(Line(recipe));
