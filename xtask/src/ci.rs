@@ -43,7 +43,8 @@ const STEPS: &[(&str, &str)] = &[
     ("Python format", "cargo fmt --manifest-path python/Cargo.toml --check"),
     ("Python clippy", "PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 CARGO_TARGET_DIR={target} cargo clippy \
         --manifest-path python/Cargo.toml --all-targets -- -D warnings"),
-    // With the tool that the tests were built with.
+    // With the tool that the tests were built with, on the oldest CPython and the newest: each has another numpy, and
+    // stubs are compared with the compiled half from 3.12 on.
     ("Python package", "BLOB_TOOL={target}/debug/blob cargo xtask wheel --debug {cpython}"),
     ("pages", "BLOB_TOOL={target}/debug/blob BLOB_BROWSER={browser} cargo xtask report-check"),
     // The module's own workspace, and the page in the browsers whose drivers are here. The libraries are built for
@@ -140,11 +141,17 @@ fn values() -> Result<Values> {
         ("typos", program("typos")),
         ("python", std::env::var("BLOB_PYTHON").ok().or_else(|| program("python"))),
         ("real", real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?)),
-        ("cpython", wheel::interpreters(wheel::INTERPRETERS).into_iter().next()),
+        ("cpython", oldest_and_newest(&wheel::interpreters(wheel::INTERPRETERS))),
         ("deny", has_deny.then(|| "deny".to_string())),
         ("aarch64", shell::has_target(OTHER_TARGET)?.then(|| OTHER_TARGET.to_string())),
     ];
     Ok(found.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+}
+
+/// The first and the last of these names, with a comma between them; `None` where there are none.
+fn oldest_and_newest(names: &[String]) -> Option<String> {
+    let (first, last) = (names.first()?, names.last()?);
+    Some(if first == last { first.clone() } else { format!("{first},{last}") })
 }
 
 /// A gap where this compiler is not the oldest that the packages promise to build with.
@@ -253,6 +260,13 @@ mod tests {
         for absent in [None, Some("".into()), Some("no-such-folder".into())] {
             assert_eq!(real_data(absent, &root), None);
         }
+    }
+
+    #[test]
+    fn the_package_is_tested_on_the_oldest_python_and_the_newest() {
+        let names = |names: &[&str]| oldest_and_newest(&names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(names(&["python3.11", "python3.12", "python3.13"]).as_deref(), Some("python3.11,python3.13"));
+        assert_eq!((names(&["python3.12"]).as_deref(), names(&[])), (Some("python3.12"), None));
     }
 
     #[test]

@@ -43,11 +43,11 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         return lay_out(Path::new(tool));
     }
     let is_debug = arguments.first() == Some(&"--debug");
-    let named = &arguments[usize::from(is_debug)..];
+    let named: Vec<&str> = arguments[usize::from(is_debug)..].iter().flat_map(|word| word.split(',')).collect();
     if let Some(option) = named.iter().find(|word| word.starts_with('-')) {
         bail!("wheel takes --debug and interpreters, or --data TOOL, not {option:?}");
     }
-    let interpreters = interpreters(if named.is_empty() { INTERPRETERS } else { named });
+    let interpreters = interpreters(if named.is_empty() { INTERPRETERS } else { &named });
     ensure!(!interpreters.is_empty(), "no CPython of 3.11 or newer among {named:?}");
     let folder = shell::target_directory()?.join("wheel");
     let first = environment(&interpreters[0], &folder)?;
