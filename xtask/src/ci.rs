@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{python, report_check, shell, wheel};
+use crate::{python, report_check, shell, wheel, workflows};
 
 /// No program is here. In place of a compiler's name the path shows that none is run; no step may run a protoc.
 const NO_PROGRAM: &str = "/nonexistent";
@@ -24,6 +24,8 @@ const STEPS: &[(&str, &str)] = &[
     ("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings"),
     ("tidy", "cargo xtask tidy"),
     ("spelling", "{typos}"),
+    // What runs at a release, and has not run here.
+    ("workflows", "cargo xtask workflows {npm}"),
     ("dependencies", "cargo {deny} check bans licenses sources"),
     ("codegen", "cargo xtask codegen --check"),
     ("kernels", "cargo xtask kernels --check"),
@@ -84,6 +86,7 @@ const ABSENT: &[(&str, &str)] = &[
     ("browser", "the pages of `blob report` in a browser: no Chromium is on the path (apt-get install chromium), and BLOB_BROWSER names none"),
     ("typos", "spelling was not checked: tests/tools.txt could not be installed"),
     ("cpython", "the Python package: no CPython of 3.11 or newer is on the path"),
+    ("npm", "the workflows were not linted: node or npm is not on the path"),
     ("deny", "licences and sources of dependencies were not checked: cargo-deny is not installed (cargo install cargo-deny)"),
     ("aarch64", "aarch64-unknown-linux-gnu was not linted: its std is not installed (rustup target add aarch64-unknown-linux-gnu); `cargo xtask targets aarch64` runs its tests"),
 ];
@@ -142,6 +145,7 @@ fn values() -> Result<Values> {
         ("python", std::env::var("BLOB_PYTHON").ok().or_else(|| program("python"))),
         ("real", real_data(std::env::var_os("BLOB_REAL_DATA"), &std::env::current_dir()?)),
         ("cpython", oldest_and_newest(&wheel::interpreters(wheel::INTERPRETERS))),
+        ("npm", workflows::npm()),
         ("deny", has_deny.then(|| "deny".to_string())),
         ("aarch64", shell::has_target(OTHER_TARGET)?.then(|| OTHER_TARGET.to_string())),
     ];

