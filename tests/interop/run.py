@@ -18,6 +18,8 @@ CAFFE_FILES = ["blob", "syncedmem", "common", "util/math_functions", "util/upgra
 CAFFE_LIBRARIES = ["protobuf", "glog", "gflags", "boost_thread", "boost_system", "boost_filesystem", "openblas",
                    "hdf5_serial_hl", "hdf5_serial"]
 COUNT = 200
+# The sides that work with the Python package: script and version of CPython.
+PACKAGED = {"batch": ("batch", "3.11"), "dlpack11": ("dlpack", "3.11"), "dlpack13": ("dlpack", "3.13")}
 RESNET = "mxnet/real/dmlc__web-data__gluoncv__models__cifar_resnet20_v1"
 
 
@@ -68,20 +70,21 @@ class Work:
     def made(self, name):
         if name == "caffe":
             return [self.caffe()]
-        if name == "batch":
-            return [self.package(), os.path.join(HERE, "side_batch.py")]
+        if name in PACKAGED:
+            script, version = PACKAGED[name]
+            return [self.package(name, version), os.path.join(HERE, "side_%s.py" % script)]
         script, version = {"mxnet": ("mxnet", "3.8"), "mxnet2": ("mxnet", "3.8"), "neoml": ("neoml", "3.10"), "torch": ("torch", "3.10"),
                            "mxnet_nets": ("mxnet_nets", "3.8"), "forward_mxnet": ("forward_mxnet", "3.8"), "onnx_mxnet_nets": ("onnx_mxnet_nets", "3.8")}.get(name, (name, "3.11"))
         shared = {"mxnet_nets": "mxnet", "forward_mxnet": "mxnet", "onnx_mxnet_nets": "mxnet", "onnx_ssd": "onnx"}
         environment = shared.get(name, name if name in ("mxnet", "mxnet2", "neoml", "torch", "onnx") else "arrays")
         return [self.python(environment, version), os.path.join(HERE, "side_%s.py" % script)]
 
-    def package(self):
+    def package(self, name, version):
         """The interpreter of an environment with the Python package, which `cargo xtask wheel` has built."""
         found = [name for name in os.listdir(self.wheels) if name.endswith(".whl")] if os.path.isdir(self.wheels) else []
         if len(found) != 1:
             raise Absent("no wheel: run `cargo xtask wheel` first")
-        python = self.python("batch", "3.11")
+        python = self.python(name, version)
         wheel = os.path.join(self.wheels, found[0])
         call([python, "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--force-reinstall", wheel])
         return python
@@ -261,6 +264,13 @@ def batch(work, engine):
     return said["files"], said["tensors"], said["wrong"]
 
 
+def dlpack(work, side, library, seed):
+    """Tensors of a library to files by `save_file`, and from files, as views where files have them aligned."""
+    folder = work.place("%s by DLPack %d" % (library, seed))
+    said = work.ask(side, library, folder, str(seed), str(COUNT))
+    return said["files"], said["tensors"], said["wrong"]
+
+
 def oneline(reason):
     return " ".join(str(reason).split()).replace("|", "/")
 
@@ -298,6 +308,9 @@ ROWS = [
     ("onnxruntime 1.32 and OpenCV 5 compute as MXNet 1.9.1 and its nets", lambda w: onnx_nets(w, "onnx_mxnet_nets", ".params")),
     ("onnxruntime 1.32 and OpenCV 5 find an SSD's boxes as a naive loop does", ssd),
     ("onnxruntime 1.32 and OpenCV 5 find what res10 and WeChat's nets find in OpenCV 4.14", lambda w: onnx_nets(w, "onnx_real", ".caffemodel")),
+    ("PyTorch 2.15 and blob_io by DLPack, both ways (CPython 3.13)", lambda w: dlpack(w, "dlpack13", "torch", 26)),
+    ("jax 0.12.0 and blob_io by DLPack, both ways (CPython 3.13)", lambda w: dlpack(w, "dlpack13", "jax", 27)),
+    ("jax 0.10.2 and blob_io by DLPack, both ways (CPython 3.11)", lambda w: dlpack(w, "dlpack11", "jax", 28)),
     ("Ray converts with two workers, one killed", lambda w: batch(w, "ray")),
     ("Dask converts with two workers, one killed", lambda w: batch(w, "dask")),
     ("S3 (moto): few range requests for the headers of 500 MB", lambda w: batch(w, "s3")),
