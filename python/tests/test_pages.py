@@ -29,13 +29,37 @@ FILES = {
 #: The page about many files, whose jobs are made here.
 BATCH = "batch"
 
+#: The page that says why each class may be shared.
+THREADS = "threads"
+
 
 def code(page: Path, fence: str = "python") -> str:
     return "\n".join(re.findall(rf"^```{fence}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S))
 
 
 def test_every_page_is_run() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == {*FILES, BATCH}
+    assert {page.stem for page in PAGES.glob("*.md")} == {*FILES, BATCH, THREADS}
+
+
+def test_every_class_is_on_the_page_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copyfile(DATA / "caffe/forward/inception.caffemodel", tmp_path / "net.caffemodel")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(compile(code(PAGES / f"{THREADS}.md"), THREADS, "exec"), names)
+    assert list(names["arrays"]) == blob_io.open("net.caffemodel").keys() != []
+    text = (PAGES / f"{THREADS}.md").read_text(encoding="utf-8")
+    rows = "".join(line for line in text.splitlines() if line.startswith("|"))
+    shared = [getattr(blob_io, name) for name in blob_io.__all__]
+    classes = {kind for kind in shared if isinstance(kind, type) and not issubclass(kind, Exception)}
+    assert len(classes) > 12 and all(f"`{kind.__name__}`" in rows for kind in classes)
+    # Tuples, as the page says, and compiled classes without an attribute that can be set.
+    assert {kind.__name__ for kind in classes if not issubclass(kind, tuple)} == {"File", "Tensor", "Slice", "safe_open", "Receipt"}
+    for thing in [names["f"], names["f"].__copy__()]:
+        with pytest.raises(AttributeError):
+            thing.name = "other"
+    sources = (DATA.parents[1] / "python" / "src").rglob("*.rs")
+    compiled = [line for source in sources for line in source.read_text(encoding="utf-8").splitlines() if "#[pyclass" in line]
+    assert len(compiled) >= 3 and all("frozen" in line for line in compiled), compiled
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
