@@ -7,7 +7,7 @@ use blob_convert::{RECEIPT_KEY, Selection};
 use blob_io::{Checkpoint, Entry, Kind, Limits, OpenOptions};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
 
 use crate::error::{Stop, blob_error};
 use crate::opened::{Opened, format_named, opened};
@@ -214,6 +214,9 @@ impl File {
     ) -> Result<Bound<'py, PyDict>, Stop> {
         let (framework, opened) = (Framework::named(framework)?, self.opened()?);
         let tensors: Vec<Tensor> = match names {
+            Some(name) if name.is_instance_of::<PyString>() => {
+                return Err(PyTypeError::new_err("names is a list of names; get_tensor takes one name").into());
+            }
             Some(names) => names.try_iter()?.map(|name| self.tensor(&name?)).collect::<Result<_, Stop>>()?,
             None => {
                 let entries = opened.checkpoint.entries().iter().enumerate();
@@ -281,14 +284,6 @@ impl File {
         let file = &opened.checkpoint;
         let (name, format, count) = (file.name(), file.format().name(), file.entries().len());
         format!("<blob_io.File {name:?} {format}, {count} tensor{}>", if count == 1 { "" } else { "s" })
-    }
-
-    fn _ipython_key_completions_(&self) -> Result<Vec<String>, Stop> {
-        self.names()
-    }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err("an open file cannot be pickled: send its path, and open it there"))
     }
 }
 

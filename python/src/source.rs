@@ -7,11 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use blob_io::{Bytes, Checkpoint, FileSource, OpenOptions, Source};
-use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBytes, PyMemoryView, PyString};
 
 use crate::error::Stop;
 use crate::mapping::duplicate;
@@ -34,19 +33,15 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
     if object.is_instance_of::<PyString>() || object.hasattr("__fspath__")? {
         return Ok(None);
     }
-    if object.is_instance_of::<PyBytes>() {
-        let bytes: PyBackedBytes = object.extract().map_err(PyErr::from)?;
-        return from(Box::new(Bytes(bytes)), "bytes".to_owned());
-    }
-    if let Ok(buffer) = PyBuffer::<u8>::get(object) {
-        // Python may change the bytes of a buffer, so these are copied.
-        let bytes = buffer.to_vec(py)?;
-        return from(Box::new(Bytes(bytes)), "buffer".to_owned());
-    }
+    // A mapping of Python's `mmap` is a buffer, too, and is read as a file.
     if !object.hasattr("read")? {
-        let kind = object.get_type().name()?;
-        let text = format!("open takes a path, bytes or a file object in binary mode, not {kind}");
-        return Err(PyTypeError::new_err(text).into());
+        let Ok(bytes) = bytes_of(object) else {
+            let kind = object.get_type().name()?;
+            let text = format!("open takes a path, bytes or a file object in binary mode, not {kind}");
+            return Err(PyTypeError::new_err(text).into());
+        };
+        let name = if object.is_instance_of::<PyBytes>() { "bytes" } else { "buffer" };
+        return from(Box::new(Bytes(bytes)), name.to_owned());
     }
     let name = name_of(object);
     if let Some(file) = regular_file(object)? {
@@ -54,7 +49,9 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
         let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, Box::new(source)))?;
         return Ok(Some(Opening { checkpoint, file: Some(file) }));
     }
-    if object.call_method0("seekable").and_then(|is| is.extract()).unwrap_or(false) {
+    // Objects that are none of `io`'s may seek without saying so, as those of `mmap` before 3.13.
+    let seeks = |_| Ok::<_, PyErr>(object.hasattr("seek")? && object.hasattr("tell")?);
+    if object.call_method0("seekable").and_then(|is| is.extract()).or_else(seeks)? {
         return from(Box::new(Seekable::new(object)?), name);
     }
     let stream = Stream(object.clone().unbind());
@@ -88,10 +85,17 @@ fn regular_file(object: &Bound<'_, PyAny>) -> PyResult<Option<std::fs::File>> {
     Ok(duplicate(object)?.filter(|file| file.metadata().is_ok_and(|meta| meta.is_file())))
 }
 
-/// Bytes that a call of `read` has returned.
+/// The bytes of a buffer: copied, since Python may change these, but for `bytes` itself.
+fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
+    if let Ok(bytes) = object.extract() {
+        return Ok(bytes);
+    }
+    PyMemoryView::from(object)?.call_method0("tobytes")?.extract().map_err(PyErr::from)
+}
+
+/// Bytes that a call of `read` has returned, as `bytes` or, as obstore does, as a buffer.
 fn read(object: &Bound<'_, PyAny>, bytes: usize) -> PyResult<PyBackedBytes> {
-    let read = object.call_method1("read", (bytes,))?;
-    read.extract()
+    bytes_of(&object.call_method1("read", (bytes,))?)
         .map_err(|_| PyTypeError::new_err("read() of the file object returned no bytes; open it in binary mode"))
 }
 

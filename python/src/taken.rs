@@ -36,7 +36,7 @@ pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
     match PyUntypedBuffer::get(array) {
         Ok(buffer) => from_buffer(array, buffer),
         Err(_) if array.hasattr("__dlpack__")? => dlpack::taken(array),
-        Err(refusal) => from_scalar(array, refusal),
+        Err(refusal) => from_view(array, refusal),
     }
 }
 
@@ -51,8 +51,9 @@ fn from_buffer(array: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Give
     Ok(Given::kept(Span::of_bytes(&copy), dtype, shape, copy))
 }
 
-/// A buffer without axes, which states no shape, and which is therefore refused as an untyped buffer.
-fn from_scalar(array: &Bound<'_, PyAny>, refusal: PyErr) -> Result<Given, Stop> {
+/// A buffer whose exporter states less than is asked for: no shape where there are no axes, no strides as those of
+/// ctypes. A view of Python's states both.
+fn from_view(array: &Bound<'_, PyAny>, refusal: PyErr) -> Result<Given, Stop> {
     let view = match PyMemoryView::from(array) {
         Err(error) if error.is_instance_of::<PyTypeError>(array.py()) => {
             let kind = array.get_type().name()?;
@@ -62,7 +63,7 @@ fn from_scalar(array: &Bound<'_, PyAny>, refusal: PyErr) -> Result<Given, Stop> 
         view => view?,
     };
     if view.getattr("ndim")?.extract::<usize>()? != 0 {
-        return Err(refusal.into());
+        return from_buffer(&view, PyUntypedBuffer::get(&view).map_err(|_| refusal)?);
     }
     let (format, size) = (view.getattr("format")?.extract::<CString>()?, view.getattr("itemsize")?.extract()?);
     let dtype = of_buffer(&format, size).ok_or_else(|| foreign(&format))?;

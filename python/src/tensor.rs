@@ -333,12 +333,6 @@ impl Tensor {
         let shape = self.dims().iter().map(usize::to_string).collect::<Vec<_>>().join("×");
         format!("<blob_io.Tensor {:?} {} [{shape}]{view}>", self.title(), self.dtype_name())
     }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(PyTypeError::new_err(
-            "a tensor of an open file cannot be pickled: send t.numpy(), or the path and the name",
-        ))
-    }
 }
 
 impl Tensor {

@@ -39,6 +39,11 @@ def tool_json(*arguments: str | os.PathLike[str]) -> Any:
     return done.returncode, json.loads(line[0]) if line else None
 
 
+def resident() -> int:
+    """The bytes of this process that lie in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def caffemodel(*layers: tuple[str, str, list[np.ndarray]]) -> bytes:
     """A NetParameter of layers: name, type, blobs of float32."""
 

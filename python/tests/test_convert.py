@@ -188,6 +188,9 @@ def test_verify_diff_and_hash_are_the_tools(path: str, tmp_path: Path) -> None:
     assert rows["conv1/0"].change == "values" and rows["conv1/0"].distance
     assert (rows["conv1/0"].distance.changed, rows["conv1/0"].distance.max_abs) == (1, 0.25)
     assert blob_io.diff(path, tmp_path / "other.npz", atol=0.5).changed == 0
+    for wrong in [{"rtol": -1.0}, {"rtol": float("nan")}, {"atol": -0.5}]:
+        with pytest.raises(ValueError, match="from 0 on"):
+            blob_io.diff(path, path, **wrong)
     with pytest.raises(ValueError, match="one tolerance"):
         blob_io.diff(path, path, rtol=1.0, ulp=1)
 
@@ -442,3 +445,102 @@ def test_the_tool_and_the_package_agree_on_what_is_done(path: str, tmp_path: Pat
     again = subprocess.run([tool(), "batch", "--json", str(jobs)], check=True, capture_output=True, text=True)
     assert json.loads(again.stdout)["state"] == "done"
     assert blob_io.convert(path, job["target"]["path"], names="torch", if_exists="done").done
+
+
+def test_a_job_says_the_format_of_its_source(tmp_path: Path) -> None:
+    source, output = tmp_path / "w.bin", tmp_path / "w.safetensors"
+    shutil.copyfile(DATA / "caffe/blobproto/zero_axis_fresh.binaryproto", source)
+    made = [tool(), "batch", "--make", str(source), "--from", "binaryproto", "--to", "safetensors", "-o", str(tmp_path)]
+    line = subprocess.run(made, check=True, capture_output=True, text=True).stdout
+    job = json.loads(line)
+
+    def run(**options: Any) -> bool:
+        return blob_io.convert(source, job["target"]["path"], recipe=job, **options).done
+
+    with pytest.raises(blob_io.NotTensors):
+        blob_io.convert(source, output)
+    assert [run(if_exists="done"), run(if_exists="done")] == [False, True]
+    jobs = tmp_path / "jobs.ndjson"
+    jobs.write_text(line, encoding="utf-8")
+    again = subprocess.run([tool(), "batch", "--json", str(jobs)], check=True, capture_output=True, text=True)
+    assert json.loads(again.stdout)["state"] == "done"
+    job["sources"] = [{"path": str(source)}, {"path": str(source)}]
+    with pytest.raises(ValueError, match="2 sources"):
+        run(if_exists="replace")
+    written = tmp_path / "recipe.json"
+    blob_io.convert(source, output, from_format="binaryproto", recipe_out=written, if_exists="replace")
+    assert json.loads(written.read_text())["sources"] == [{"path": str(source), "format": "binaryproto"}]
+    assert not blob_io.convert(source, tmp_path / "again.npz", recipe=written).done
+
+
+def test_options_of_opening_are_not_dropped_with_an_open_file(path: str, tmp_path: Path) -> None:
+    f = blob_io.open(path)
+    for option in [{"from_format": "npz"}, {"member": "a"}, {"salvage": True}, {"max_alloc": 1}, {"max_spool": 1}]:
+        with pytest.raises(ValueError, match="opened already"):
+            blob_io.convert(f, tmp_path / "a.npz", **option)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="opened already"):
+        blob_io.load_file(f, mmap=True)
+    assert not (tmp_path / "a.npz").exists()
+
+
+def test_a_recipe_replaces_no_file_of_its_conversion(path: str, tmp_path: Path) -> None:
+    names, recipe = tmp_path / "names.txt", tmp_path / "recipe.json"
+    names.write_text("conv1/0 w\n")
+    content = {file: Path(file).read_bytes() for file in (path, str(names))}
+    output = tmp_path / "a.safetensors"
+    os.link(path, tmp_path / "link")
+    for place in [path, tmp_path / "link", names, output, tmp_path / ".." / tmp_path.name / "a.safetensors"]:
+        with pytest.raises(ValueError, match="would replace a file of its conversion"):
+            blob_io.convert(path, output, names=names, recipe_out=place, if_exists="replace")
+    recipe.write_text("{}")
+    # Known before anything is written.
+    with pytest.raises(FileExistsError) as exists:
+        blob_io.convert(path, output, names=names, recipe_out=recipe)
+    assert exists.value.filename == str(recipe) and not output.exists()
+    assert {file: Path(file).read_bytes() for file in content} == content
+    recipe.unlink()
+    blob_io.convert(path, output, names=names, recipe_out=recipe, dry_run=True)
+    assert not recipe.exists() and not output.exists()
+    for _ in range(2):
+        blob_io.convert(path, output, names=names, recipe_out=recipe, if_exists="done")
+    with pytest.raises(FileExistsError):
+        blob_io.convert(path, tmp_path / "b.safetensors", names="torch", recipe_out=recipe, if_exists="done")
+    assert not (tmp_path / "b.safetensors").exists()
+
+
+def test_no_source_is_replaced_by_its_copy(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = Path(path).read_bytes()
+    os.link(path, "link.caffemodel")
+    for target in [path, "link.caffemodel"]:
+        for source in [path, Path(path), open(path, "rb"), open(path, "r+b", buffering=0)]:
+            with pytest.raises(blob_io.Misfit, match="never replaced by its copy") as refused:
+                blob_io.convert(source, target, dtype="f64", if_exists="replace")
+            assert refused.value.file == target
+    # Standard output is the program's.
+    with pytest.raises(ValueError, match="standard output"):
+        blob_io.convert(path, "-", to="npz")
+    blob_io.convert(path, "./-", to="npz")
+    assert blob_io.diff(path, "./-").same and Path(path).read_bytes() == content
+
+
+def test_wrong_options_say_which(path: str, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"n\xff.caffemodel")
+    shutil.copyfile(path, tmp_path / odd)
+    blob_io.convert(tmp_path / odd, tmp_path / "odd.npz")
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"dtype": "f8"}, "dtype is one of"),
+        ({"eps": float("nan")}, "float"),
+        ({"recipe": {"target": 5}}, "no object with a target"),
+        ({"recipe": {"sources": "x"}}, "no sources"),
+        ({"net": odd}, "not UTF-8"),
+        ({"names": odd}, "not UTF-8"),
+        ({"recipe_out": tmp_path / "r.json", "into": odd}, "not UTF-8"),
+    ]
+    for options, words in cases:
+        with pytest.raises(ValueError, match=words):
+            blob_io.convert(path, tmp_path / "a.npz", **options)
+    for options in [{"if_exists": "done"}, {"recipe_out": tmp_path / "r.json"}]:
+        with pytest.raises(ValueError, match="not UTF-8"):
+            blob_io.convert(tmp_path / odd, tmp_path / "a.npz", **options)
+    assert not (tmp_path / "a.npz").exists() and not (tmp_path / "r.json").exists()

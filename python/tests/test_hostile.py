@@ -180,6 +180,17 @@ def test_arrays_without_axes_are_taken(tmp_path: Path) -> None:
         blob_io.save_file({"a": released}, tmp_path / "none.npz")
 
 
+def test_arrays_of_ctypes_are_taken(tmp_path: Path) -> None:
+    # Their buffers state no strides.
+    row = (ctypes.c_float * 3)(1, 2, 3)
+    square = ((ctypes.c_int16 * 2) * 3)((1, 2), (3, 4), (5, 6))
+    blob_io.save_file({"row": row, "square": square}, tmp_path / "a.npz")
+    read = blob_io.open(tmp_path / "a.npz").get_tensors()
+    assert (read["row"].dtype, read["row"].tolist()) == (np.float32, [1, 2, 3])
+    assert (read["square"].dtype, read["square"].tolist()) == (np.int16, [[1, 2], [3, 4], [5, 6]])
+    assert blob_io.permute(square, (1, 0)).numpy().tolist() == [[1, 3, 5], [2, 4, 6]]
+
+
 class Alarm(Exception):
     """The exception of a signal's handler."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import hashlib
 import io
 import json
+import mmap
 import os
 import pickle
 import shutil
@@ -25,7 +27,7 @@ from typing import Any
 import blob_io
 import numpy as np
 import pytest
-from conftest import DATA, caffemodel
+from conftest import DATA, caffemodel, resident
 
 
 def test_the_import_is_of_few_modules() -> None:
@@ -133,6 +135,8 @@ def test_an_array_is_written_by_its_owner_alone(path: str, weight: np.ndarray) -
     one[:] = 0
     np.testing.assert_array_equal(other, weight)
     assert one.flags.writeable and one.ctypes.data % 64 == 0
+    with pytest.raises(TypeError, match="list of names"):
+        f.get_tensors("conv1/0")
     everything = f.get_tensors()
     assert list(everything) == f.keys()
     np.testing.assert_array_equal(everything["conv1/1"], np.array([0.5, -1], np.float32))
@@ -195,6 +199,52 @@ def test_a_buffer_is_copied_and_a_position_is_kept(path: str, weight: np.ndarray
     packed.write_bytes(bz2.compress(Path(path).read_bytes()))
     with bz2.open(packed) as file:
         assert blob_io.open(file).keys() == ["conv1/0", "conv1/1"]
+
+
+class Bare:
+    """An object that seeks, and is none of `io`'s: nothing says whether it seeks."""
+
+    def __init__(self, content: bytes) -> None:
+        self.inner = Counting(content)
+
+    def read(self, size: int = -1) -> Any:
+        return memoryview(self.inner.read(size))
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self.inner.seek(place, whence)
+
+    def tell(self) -> int:
+        return self.inner.tell()
+
+
+def test_objects_that_are_none_of_ios_are_read_in_place(tmp_path: Path) -> None:
+    weight = np.ones((3, 1 << 20), np.float32)
+    content = caffemodel(("fc1", "InnerProduct", [weight]), ("fc2", "InnerProduct", [weight * 2]))
+    # obstore's reader hands out buffers of its own.
+    bare = Bare(content)
+    f = blob_io.open(bare)  # type: ignore[arg-type]
+    assert f.keys() == ["fc1/0", "fc2/0"] and sum(bare.inner.asked) < 1 << 20, "spooled, or all was read"
+    assert f["fc2/0"][2, -1] == 2
+    file = tmp_path / "net.caffemodel"
+    file.write_bytes(content)
+    before = resident()
+    with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        f = blob_io.open(mapped)  # type: ignore[arg-type]
+        assert f["fc1/0"].shape == (3, 1 << 20) and f["fc2/0"][0, 0] == 2
+        assert resident() - before < 8 << 20, "copied as a buffer, of 24 MiB"
+        del f
+    obstore, store = pytest.importorskip("obstore"), pytest.importorskip("obstore.store").MemoryStore()
+    obstore.put(store, "net.caffemodel", content)
+    f = blob_io.open(obstore.open_reader(store, "net.caffemodel"))
+    assert f.get_tensor("fc2/0").sum() == 2 * weight.size
+
+
+def test_buffers_of_every_item_are_bytes(path: str) -> None:
+    content = Path(path).read_bytes()
+    twice = bytes(byte for one in content for byte in (one, 0))
+    of_c = (ctypes.c_char * len(content)).from_buffer_copy(content)
+    for buffer in [np.frombuffer(content, np.int8), memoryview(content).cast("c"), memoryview(twice)[::2], of_c]:
+        assert blob_io.open(buffer).keys() == ["conv1/0", "conv1/1"]  # type: ignore[arg-type]
 
 
 def test_a_large_array_of_a_file_object_costs_one_request() -> None:
@@ -353,6 +403,7 @@ def test_safe_open_is_safetensors_own_by_another_import(aligned: str) -> None:
             np.testing.assert_array_equal(a[1:3, :, 4:], b[1:3, :, 4:])
     with pytest.raises(ValueError):
         blob_io.safe_open(aligned, "tf")
+    assert blob_io.safe_open(aligned, "pytorch").keys() == blob_io.safe_open(aligned, "pt").keys()
 
 
 class Torch:
@@ -413,6 +464,16 @@ def test_progress_is_told_to_a_function_and_to_a_bar(path: str) -> None:
     bar = Bar()
     f.get_tensors(progress=bar)
     assert (bar.n, bar.total) == (80, 80)
+    tqdm = pytest.importorskip("tqdm").tqdm
+    for is_off in [False, True]:
+        shown = io.StringIO()
+        with tqdm(disable=is_off, file=shown, mininterval=0) as real:
+            f.get_tensors(progress=real)
+            assert real.total == 80 and real.n == (0 if is_off else 80)
+        assert ("80/80" in shown.getvalue()) != is_off
+        with tqdm(disable=is_off, file=shown) as real:
+            blob_io.convert(path, path + f".{is_off}.npz", progress=real)
+            assert real.total == os.path.getsize(path) and real.n == (0 if is_off else real.total)
 
 
 def test_ctrl_c_ends_a_long_read(tmp_path: Path) -> None:
@@ -454,10 +515,31 @@ def test_ctrl_c_ends_an_unpacking(kind: str, tmp_path: Path) -> None:
     assert time.monotonic() - begin < 2
 
 
-def test_ten_thousand_files_leave_no_descriptor(path: str) -> None:
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
-    for number in range(10_000):
-        with blob_io.open(path, mmap=number % 2 == 0) as f:
-            f["conv1/1"]
-    if before:
-        assert len(os.listdir("/proc/self/fd")) == before
+def held() -> tuple[int, int]:
+    """The descriptors and the mappings of this process."""
+    return len(os.listdir("/proc/self/fd")), Path("/proc/self/maps").read_text().count("net.caffemodel")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no /proc")
+def test_ten_thousand_files_leave_nothing(path: str) -> None:
+    content = Path(path).read_bytes()
+
+    def many(count: int) -> None:
+        for number in range(count):
+            with blob_io.open(path, mmap=number % 2 == 0) as f:
+                f["conv1/1"]
+            kept = blob_io.open(path, mmap=True)["conv1/0"]
+            assert kept.is_view == (memoryview(kept).nbytes > 0 and (kept.offset or 0) % 4 == 0)
+            blob_io.open(io.BytesIO(content))[0]
+            with pytest.raises(FileNotFoundError):
+                blob_io.open(path + ".none")
+            with pytest.raises(blob_io.Malformed):
+                blob_io.open(content[:-1], format="caffemodel")
+
+    many(1000)
+    gc.collect()
+    before, memory = held(), resident()
+    many(10_000)
+    gc.collect()
+    assert held() == before
+    assert resident() - memory < 4 << 20

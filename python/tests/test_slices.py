@@ -20,6 +20,11 @@ def test_every_key_is_numpys(aligned: str) -> None:
         ours, theirs = f["big"][key], whole[key]  # type: ignore[index]
         assert ours.shape == theirs.shape, key
         np.testing.assert_array_equal(ours, theirs, err_msg=str(key))
+    assert f["big"][:: 10**30, 2].shape == (1, 10)
+    for place, part in enumerate(f["big"]):
+        np.testing.assert_array_equal(part, whole[place])
+    with pytest.raises(TypeError, match="without axes"):
+        iter(f["n"])
     assert f["n"][()] == 7 and f["n"][...].shape == ()
 
 

@@ -28,7 +28,12 @@ _BROKEN = {"checksum", "empty", "html", "lfs-pointer", "truncated", "malformed"}
 
 
 def _opened(source: _Source, **options: Any) -> File:
-    return source if isinstance(source, File) else _blob_io.open(source, **options)
+    if not isinstance(source, File):
+        return _blob_io.open(source, **options)
+    given = [name for name, value in options.items() if value is not None and value is not False]
+    if given:
+        raise ValueError(f"an open file was opened already: give {', '.join(given)} to open()")
+    return source
 
 
 def _listed(values: str | Iterable[str] | None) -> list[str]:
@@ -131,7 +136,7 @@ def convert(
     if layout is not None:
         step("layout", {"to": _one_of("layout", layout, "oihw", "hwio", "ohwi"), "matrices": True})
     if dtype is not None:
-        step("dtype", {"to": dtype})
+        step("dtype", {"to": _one_of("dtype", dtype, "f16", "bf16", "f32", "f64")})
     if names is not None:
         step("names", _names(names, bn, fix_gamma))
     target: dict[str, Any] = {
@@ -160,22 +165,33 @@ def convert(
     if net is not None and symbol is not None:
         raise ValueError("net and symbol both describe the net; name one")
     if net is not None:
-        asked["net"] = {"prototxt": os.fspath(net)}
+        asked["net"] = {"prototxt": _text(net)}
     if symbol is not None:
-        asked["net"] = {"symbol": os.fspath(symbol)}
+        asked["net"] = {"symbol": _text(symbol)}
     if recipe is not None:
-        asked, into = _of_recipe(recipe, asked, into)
+        asked, into, named = _of_recipe(recipe, asked, into)
+        # An open file says itself what it is.
+        from_format = from_format or (None if isinstance(src, File) else named)
     if if_exists == "done":
         if not isinstance(src, (str, PathLike)) or member is not None:
             raise ValueError('if_exists="done" needs the path of the source; a member is named behind its archive')
-        asked["sources"] = [{"path": os.fspath(src), **({} if from_format is None else {"format": from_format})}]
+        asked["sources"] = [{"path": _text(src), **({} if from_format is None else {"format": from_format})}]
     options = {"format": from_format, "member": member, "salvage": salvage}
     file = _opened(src, **options, max_alloc=max_alloc, max_spool=max_spool)
-    text = json.dumps(asked)
+    _check_apart(src, dst)
+    text = json.dumps(asked, allow_nan=False)
+    whole: str | None = None
+    if recipe_out is not None:
+        name = _text(src) if isinstance(src, (str, PathLike)) and member is None else file.name
+        source = {"path": name, **({} if from_format is None else {"format": from_format})}
+        whole = _whole_recipe({**asked, "sources": [source]}, dst, into)
+        _check_recipe_out(recipe_out, whole, if_exists)
     how: dict[str, Any] = {"into": into, "salvage": salvage, "dry_run": dry_run, "progress": progress}
     said = json.loads(_blob_io.run_recipe(file, dst, text, **how))
-    if recipe_out is not None:
-        _write_recipe(recipe_out, asked, file, dst, into, if_exists)
+    is_written = not (dry_run or if_exists == "done" and recipe_out is not None and os.path.lexists(recipe_out))
+    if recipe_out is not None and whole is not None and is_written:
+        with open(recipe_out, "w" if if_exists == "replace" else "x", encoding="utf-8") as output:
+            output.write(whole)
     return _receipt(said)
 
 
@@ -216,13 +232,40 @@ def _names(
     if names == "torch":
         keep = [step for step, kept in [("bn", bn == "raw"), ("fix-gamma", fix_gamma == "off")] if kept]
         return {"to": "torch", "keep": keep} if keep else {"to": "torch"}
-    return {"to": "raw"} if names == "raw" else {"file": os.fspath(names)}
+    return {"to": "raw"} if names == "raw" else {"file": _text(names)}
+
+
+def _text(path: _Path) -> str:
+    """A path for a recipe, whose JSON is text."""
+    text = os.fsdecode(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{text!r} is not UTF-8, and a recipe is") from None
+    return text
+
+
+def _check_apart(src: _Source, dst: _Path) -> None:
+    """Refuses standard output, which belongs to the program, and an output that is the file of a file object; that of a
+    path is refused by the compiled half."""
+    if os.fspath(dst) == "-":
+        raise ValueError("blob_io writes to files, not to standard output; ./- is a file of this name")
+    try:
+        same = os.path.samestat(os.fstat(src.fileno()), os.stat(dst))  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):
+        return
+    if same:
+        from ._errors import Misfit
+
+        text = f"{os.fspath(dst)}: this is what is read, and a source is never replaced by its copy"
+        raise Misfit(text, file=os.fspath(dst), reason="request")
 
 
 def _of_recipe(
     recipe: _Path | Mapping[str, Any], asked: dict[str, Any], into: _Path | None
-) -> tuple[dict[str, Any], _Path | None]:
-    """The recipe of a file or a mapping, to which ``if_exists`` and ``to`` are added, as the tool does."""
+) -> tuple[dict[str, Any], _Path | None, str | None]:
+    """The recipe of a file or a mapping, to which ``if_exists`` and ``to`` are added, as the tool does; what its tensors
+    go into; and the format that it says its source has."""
     import json
 
     if isinstance(recipe, Mapping):
@@ -235,29 +278,59 @@ def _of_recipe(
     is_other = any(others[key] for key in plain) or not others["receipt"] or into is not None
     if asked["steps"] or "net" in asked or is_other or {"form", "onnx", "params_version", "shard_size"} & set(others):
         raise ValueError("recipe says what is done, and other options say it, too")
-    target = given.setdefault("target", {})
+    target = given.setdefault("target", {}) if isinstance(given, dict) else None
+    if not isinstance(target, dict):
+        raise ValueError("recipe is no object with a target")
     for key in ["path", "format"]:
         target.pop(key, None)
     if others["if_exists"] != "refuse":
         target["if_exists"] = others["if_exists"]
     if "format" in others:
         target["format"] = others["format"]
+    named: Any = None
+    match given.get("sources", []):
+        case []:
+            pass
+        case [{"path": _, **more}]:
+            named = more.get("format")
+        case sources:
+            count = len(sources) if isinstance(sources, list) else "no"
+            raise ValueError(f"the recipe names {count} sources, and one file is converted")
     given.pop("sources", None)
-    return given, target.pop("into", None)
+    return given, target.pop("into", None), named
 
 
-def _write_recipe(
-    path: _Path, asked: Mapping[str, Any], file: File, dst: _Path, into: _Path | None, if_exists: str
-) -> None:
-    """Writes the recipe of a conversion that is done, with its files."""
+def _whole_recipe(asked: Mapping[str, Any], dst: _Path, into: _Path | None) -> str:
+    """The text of a recipe, with its files."""
     import json
 
-    target = {**asked["target"], "path": os.fspath(dst)}
+    target = {**asked["target"], "path": _text(dst)}
     if into is not None:
-        target["into"] = os.fspath(into)
-    whole = {**asked, "sources": [{"path": file.name}], "target": target}
-    with open(path, "w" if if_exists == "replace" else "x", encoding="utf-8") as output:
-        output.write(json.dumps(whole, indent=2) + "\n")
+        target["into"] = _text(into)
+    return json.dumps({**asked, "target": target}, indent=2) + "\n"
+
+
+def _check_recipe_out(path: _Path, text: str, if_exists: str) -> None:
+    """Refuses, before anything is written, a recipe in place of one of the conversion's files or of another file."""
+    import errno
+    import json
+    from pathlib import Path
+
+    asked = json.loads(text)
+    names = [step["settings"].get("file") for step in asked.get("steps", []) if step.get("settings")]
+    target, sources = asked["target"], [source["path"] for source in asked["sources"]]
+    others = [*sources, target["path"], target.get("into"), *asked.get("net", {}).values(), *names]
+    # A path that goes on behind a file names a member of that archive.
+    others += [str(folder) for source in sources for folder in Path(source).parents]
+    for other in filter(None, others):
+        same = os.path.isfile(other) and os.path.exists(path) and os.path.samefile(path, other)
+        if same or os.path.abspath(other) == os.path.abspath(path):
+            raise ValueError(f"{os.fspath(path)}: the recipe would replace a file of its conversion")
+    if if_exists != "replace" and os.path.lexists(path):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            is_kept = if_exists == "done" and file.read() == text
+        if not is_kept:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
 def _receipt(said: Mapping[str, Any]) -> Receipt:
@@ -342,6 +415,9 @@ def diff(
     >>> blob_io.diff(path, path).same
     True
     """
+    for name, tolerance in [("rtol", rtol), ("atol", atol)]:
+        if not tolerance >= 0:
+            raise ValueError(f"{name} is a number from 0 on, not {tolerance}")
     return _blob_io.diff(_opened(a), _opened(b), rtol=rtol, atol=atol, ulp=ulp, exact=exact, progress=progress)
 
 

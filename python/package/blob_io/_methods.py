@@ -8,6 +8,7 @@ from ._blob_io import File, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
 #: How many tensors a table of a notebook shows.
@@ -38,6 +39,13 @@ def _table_of_file(self: File) -> str:
     return f"<p>{escape(self.name)}: {escape(self.format)}</p><table>{head}{rows}</table>{more}"
 
 
+def _rows(self: Tensor) -> Iterator[Any]:
+    """The parts of the outermost axis, each read when it is its turn."""
+    if not self.shape:
+        raise TypeError("iteration over a tensor without axes")
+    return (self[place] for place in range(self.shape[0]))
+
+
 def _itself(self: Any) -> Any:
     """The same: nothing that a copy could change is kept."""
     return self
@@ -48,12 +56,28 @@ def _itself_deep(self: Any, _memo: Any) -> Any:
     return self
 
 
+def _no_pickle_of_file(self: File, _protocol: Any = None) -> Any:
+    raise TypeError("an open file cannot be pickled: send its path, and open it there")
+
+
+def _no_pickle_of_tensor(self: Tensor, _protocol: Any = None) -> Any:
+    raise TypeError("a tensor of an open file cannot be pickled: send t.numpy(), or the path and the name")
+
+
+def _completions(self: File) -> list[str]:
+    """The names, for completion in notebooks."""
+    return self.keys()
+
+
 def add() -> None:
     """Gives the classes these methods."""
     Mapping.register(File)
     for name in ("get", "items", "values"):
         setattr(File, name, getattr(Mapping, name))
-    for kind, table in [(File, _table_of_file), (Tensor, _table_of_tensor)]:
-        methods = {"_repr_html_": table, "__copy__": _itself, "__deepcopy__": _itself_deep}
+    setattr(Tensor, "__iter__", _rows)
+    setattr(File, "_ipython_key_completions_", _completions)
+    classes = [(File, _table_of_file, _no_pickle_of_file), (Tensor, _table_of_tensor, _no_pickle_of_tensor)]
+    for kind, table, reduce in classes:
+        methods = {"_repr_html_": table, "__copy__": _itself, "__deepcopy__": _itself_deep, "__reduce_ex__": reduce}
         for name, method in methods.items():
             setattr(kind, name, method)

@@ -48,7 +48,7 @@ class safe_open:
     def __init__(
         self, filename: str | PathLike[str], framework: str, device: str = "cpu", *, backend: str = "pread"
     ) -> None:
-        names: dict[str, _Framework] = {"np": "numpy", "pt": "torch", "flax": "jax"}
+        names: dict[str, _Framework] = {"np": "numpy", "pt": "torch", "pytorch": "torch", "flax": "jax"}
         names |= {"numpy": "numpy", "torch": "torch", "jax": "jax"}
         if framework not in names:
             raise ValueError(f"framework is numpy, torch or jax, not {framework}")

@@ -49,7 +49,7 @@ def _picked(
             turned += [False] * len(whole)
         elif isinstance(key, slice):
             taken = range(*key.indices(shape[len(picks)]))
-            picks.append((min(taken[0], taken[-1]) if taken else 0, abs(taken.step), len(taken)))
+            picks.append((min(taken[0], taken[-1]) if taken else 0, abs(taken.step) if len(taken) > 1 else 1, len(taken)))
             dims.append(len(taken))
             turned.append(taken.step < 0)
         else:
@@ -72,7 +72,7 @@ def _place(key: Any, axis: int, shape: tuple[int, ...]) -> int:
 class Slice:
     """A tensor to be read in part, with safetensors' names: ``f.get_slice(name)[:, ::8]``."""
 
-    __slots__ = ("_framework", "_tensor")
+    __slots__ = ("__weakref__", "_framework", "_tensor")
 
     def __init__(self, tensor: _blob_io.Tensor, framework: str) -> None:
         self._tensor, self._framework = tensor, framework
