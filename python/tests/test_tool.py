@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from pathlib import Path
 
 import blob_io
 
@@ -26,6 +27,12 @@ def test_the_module_runs_the_tool(path: str) -> None:
         return
     with open(tool, "rb") as program:
         assert program.read(4) == b"\x7fELF", "the tool itself, not a script"
+    # What the wheel has besides: completions and manual pages, in the places of the environment that shells look at.
+    share = Path(sysconfig.get_path("data")) / "share"
+    for file in ["bash-completion/completions/blob", "zsh/site-functions/_blob", "fish/vendor_completions.d/blob.fish"]:
+        assert "blob" in (share / file).read_text(encoding="utf-8"), file
+    pages = {page.name for page in (share / "man/man1").glob("blob*")}
+    assert {"blob.1", "blob-convert.1", "blob-batch.1"} <= pages, pages
     version = subprocess.run([tool, "--version"], capture_output=True, check=True).stdout
     assert version.split()[1].decode() == blob_io.__version__
     assert run("--version").stdout == version

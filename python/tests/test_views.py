@@ -12,6 +12,7 @@ from pathlib import Path
 import blob_io
 import numpy as np
 import pytest
+from conftest import resident
 
 
 def address(array: np.ndarray) -> int:
@@ -160,26 +161,39 @@ def test_eight_threads_read_one_file(aligned: str) -> None:
         assert len(sums) == 1600 and len(set(sums)) == 1
 
 
-def test_get_tensor_leaks_nothing(aligned: str) -> None:
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    if not Path("/proc/self/statm").exists():
-        pytest.skip("no /proc")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="no /proc")
+def test_a_million_tensors_leak_nothing(aligned: str) -> None:
     f = blob_io.open(aligned, mmap=True)
     copies = blob_io.open(aligned)
 
     def many(count: int) -> None:
         for _ in range(count):
-            f.get_tensor("big")
+            for _ in range(10):
+                f.get_tensor("big")
             np.from_dlpack(copies["half"])
             memoryview(copies["n"])
             f["big"].__dlpack__(max_version=(1, 0))
+            f["big"].__dlpack__()
 
     many(10_000)
     before = resident()
     many(100_000)
     assert resident() - before < 4 << 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_goes_on_with_an_open_file(aligned: str) -> None:
+    code = """
+import os, sys, blob_io
+plain, mapped = blob_io.open(sys.argv[1]), blob_io.open(sys.argv[1], mmap=True)
+view = mapped.get_tensor("big")
+pid = os.fork()
+assert plain.get_tensor("big").sum() == mapped.get_tensor("big").sum() == view.sum() == plain["big"].stats().l1
+if pid:
+    assert os.waitpid(pid, 0)[1] == 0
+"""
+    done = child(code, aligned)
+    assert done.returncode == 0, done.stderr
 
 
 def child(code: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
