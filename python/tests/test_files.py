@@ -7,7 +7,7 @@ from pathlib import Path
 
 import blob_io
 import pytest
-from conftest import files, tool_json
+from conftest import DATA, files, tool_json
 
 #: Longer real files are listed, and some of their tensors read.
 WHOLE = 64 << 20
@@ -96,6 +96,27 @@ def test_arrays_are_the_bytes_of_their_tensors() -> None:
             assert array.ctypes.data % array.itemsize == 0, (path, t.name)
             arrays += 1
     assert arrays > 3000, arrays
+
+
+def test_about_as_many_arrays_are_views_as_the_readme_says() -> None:
+    readme = (DATA.parents[1] / "python" / "README.md").read_text(encoding="utf-8")
+    table = readme.split("| MXNet's lists |", 1)[1].split("\n\n", 1)[0].splitlines()
+    counts = [[int(n.replace(",", "")) for n in cell.split(" of ")] for cell in table[2].strip("| ").split(" | ")]
+    shares = dict(zip(["params", "hdf5", "safetensors", "npz", "caffemodel", "neoml-net", "neoml"], counts, strict=True))
+    found = {name: [0, 0] for name in shares}
+    for path in files():
+        try:
+            f = blob_io.open(path, mmap=True)
+        except (blob_io.BlobError, OSError):
+            continue
+        if f.format in found and "onnx_graph" not in path.parts:  # whose archives are compressed
+            held = [t for t in f.values() if t.nbytes > 0 and t.kind != "none"]
+            found[f.format][0] += sum(t.is_view for t in held)
+            found[f.format][1] += len(held)
+    for name, (views, arrays) in shares.items():
+        assert abs(views / arrays - found[name][0] / found[name][1]) < 0.15, (name, found[name])
+    # With the real files the table is what was counted.
+    assert found["neoml"][0] == 0 and found["params"][1] > 10_000, found
 
 
 def test_a_cut_file_raises_wherever_it_is_cut(path: str) -> None:
