@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
+from importlib.metadata import distribution
 from types import ModuleType
 
 import blob_io
 import pytest
 from blob_io import _convert, _safetensors
+from conftest import DATA
 
 
 def examples() -> list[tuple[str, doctest.DocTest]]:
@@ -39,3 +42,21 @@ def test_everything_public_has_words() -> None:
     assert all(module.__doc__ for module in modules)
     for name in blob_io.__all__:
         assert inspect.getdoc(getattr(blob_io, name)), name
+
+
+def test_the_distribution_has_its_licenses_and_its_own_page() -> None:
+    root, wheel = DATA.parents[1], distribution("blob-io")
+    texts = {file.name: file.locate() for file in wheel.files or [] if "licenses" in file.parts}
+    assert set(texts) == {"LICENSE-MIT", "LICENSE-APACHE"}
+    for name, place in texts.items():
+        text = (root / name).read_bytes()
+        assert text == (root / "python" / name).read_bytes() == open(place, "rb").read(), name
+    assert wheel.version == blob_io.__version__ and wheel.metadata["License-Expression"] == "MIT OR Apache-2.0"
+    assert set(wheel.metadata.get_all("Provides-Extra") or []) == {"numpy", "torch", "jax", "bf16"}
+    assert all("extra ==" in need for need in wheel.requires or []), "nothing is needed to install"
+    # An index shows the page without the repository around.
+    page = (root / "python" / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)]*)\)", page)
+    assert links and all(link.startswith("https://") for link in links), links
+    inside = [link.partition("/blob/main/")[2] for link in links if "/blob/main/" in link]
+    assert inside and all((root / place).is_file() for place in inside), inside
