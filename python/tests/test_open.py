@@ -406,6 +406,23 @@ def test_safe_open_is_safetensors_own_by_another_import(aligned: str) -> None:
     assert blob_io.safe_open(aligned, "pytorch").keys() == blob_io.safe_open(aligned, "pt").keys()
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="no posix_fadvise")
+def test_a_plan_is_read_ahead(aligned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda _, *place: asked.append(place))
+    with blob_io.safe_open(aligned, "np") as f, blob_io.open(aligned) as plain:
+        places = {name: (t.offset, t.nbytes, os.POSIX_FADV_WILLNEED) for name, t in plain.items()}
+        f.prefetch({"big": [slice(0, 2)]})
+        assert asked == [places["big"]]
+        f.prefetch()
+        assert asked[1:] == [places[name] for name in f.keys()]
+        with pytest.raises(KeyError):
+            f.prefetch(["other"])
+        monkeypatch.undo()
+        f.prefetch(["half"])
+        assert f.get_tensor("half").sum() == 15
+
+
 class Torch:
     """A stand-in for a tensor of torch."""
 
