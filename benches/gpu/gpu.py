@@ -1,4 +1,5 @@
 """The cases of `blob-gpu` in torch, CuPy and cuTENSOR, as far as they are installed; `blob-gpu` runs it.
+With a file of safetensors and a number of rounds: how long the file takes to the GPU, as `file WHO SECONDS`.
 
 In, on standard input: bytes, rounds, batch and seconds to warm up; then a case a line: name, operation, dtype, extents, what the operation needs.
 Out: `time CASE WHO SECONDS LEAST MOST` and `about absent: ...`, with tabs between. Nothing that is missing ends the script.
@@ -238,7 +239,33 @@ class CuTensor:
         return run
 
 
+def files(path, rounds):
+    """What users do: each tensor by safe_open; and each mapped, copied to pinned memory, and sent from there."""
+    try:
+        peer = Torch()
+        from safetensors import safe_open
+        from safetensors.torch import load_file
+    except Exception as error:  # whatever a package does where it does not fit the machine
+        return absent("safe_open", error)
+
+    def opened():
+        with safe_open(path, framework="pt", device="cuda") as file:
+            return [file.get_tensor(name) for name in file.keys()]
+
+    def pinned():
+        return [tensor.pin_memory().to("cuda", non_blocking=True) for tensor in load_file(path).values()]
+
+    for who, run in (("safe_open", opened), ("torch, pinned", pinned)):
+        try:
+            say("file", who, seconds(run, peer.wait, rounds, 1, 0)[0])
+            peer.free()
+        except Exception as error:
+            absent(f"{who} of a file", error)
+
+
 def main():
+    if len(sys.argv) > 1:
+        return files(sys.argv[1], int(sys.argv[2]))
     *numbers, warm_up = sys.stdin.readline().split("\t")
     (size, rounds, batch), warm_up = (int(n) for n in numbers), float(warm_up)
     cases = [Case(line) for line in sys.stdin if line.strip()]

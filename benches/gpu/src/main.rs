@@ -11,6 +11,7 @@ mod cases;
 mod checks;
 mod child;
 mod driver;
+mod files;
 #[path = "../../../tests/cuda/operations.rs"]
 mod operations;
 mod phases;

@@ -9,17 +9,18 @@ use synced_mem::cuda::list;
 
 use crate::child::{self, TOOK};
 use crate::report::Found;
-use crate::{FULL, Sizes, TINY, bench, cases, checks, table, transfers};
+use crate::{FULL, Sizes, TINY, bench, cases, checks, files, table, transfers};
 
 /// The time limit of all phases together, to stay below ten minutes.
 const LIMIT: Duration = Duration::from_secs(570);
 
 /// Each phase: name, subject, and time limit in seconds.
-const PHASES: [(&str, &str, u64); 4] = [
+const PHASES: [(&str, &str, u64); 5] = [
     ("conformance", "the promises of a backend", 60),
     ("operations", "operations of small tensors", 90),
     ("transfers", "transfers", 60),
     ("calls", "the small operation", 30),
+    ("files", "models from their files", 120),
 ];
 
 /// The phases of the first uses, which run before all others: in a process with an empty compilation cache, and in a
@@ -56,6 +57,7 @@ pub(crate) fn run(name: &str, from: usize, sizes: &Sizes) -> Result<()> {
         "second" => checks::first_use("second process"),
         "transfers" => transfers::run(sizes),
         "calls" => bench::calls(sizes),
+        "files" => files::run(sizes),
         "rows" => bench::rows(sizes, from, ""),
         "bits" => bench::bits(sizes, from),
         "before" => bench::copy(sizes, "before"),

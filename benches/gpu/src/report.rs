@@ -20,6 +20,8 @@ const TORCH: &str = "torch";
 const CUPY: &str = "CuPy";
 const CUTENSOR: &str = "cuTENSOR";
 const CLONE: &str = "torch clone";
+const SAFE_OPEN: &str = "safe_open";
+const PINNED: &str = "torch, pinned";
 
 /// The peers, and by which factor an operation may be slower than each.
 const PEERS: [(&str, f64); 3] = [(TORCH, 1.0), (CUPY, 1.0), (CUTENSOR, 1.03)];
@@ -29,6 +31,14 @@ fn figures() -> Vec<(String, &'static str, f64)> {
     let transfers = [("H2D pinned", 0.97), ("D2H pinned", 0.97), ("H2D pageable", 1.0), ("D2H pageable", 1.0)];
     let mut figures: Vec<_> =
         transfers.map(|(way, bar)| (format!("{way}, of the driver's own"), "at least", bar)).into();
+    for name in ["safetensors", ".params"] {
+        figures.push((format!("{name} to the GPU, of the lesser of its parts"), "at least", 0.8));
+        figures.push((format!("{name} through a quarter of its bytes, of reads"), "at least", 0.9));
+        figures.push((format!("{name}: host memory on the way, MiB"), "at most", 64.0));
+    }
+    for (who, bar) in [(SAFE_OPEN, 1.2), (PINNED, 1.0)] {
+        figures.push((format!("safetensors to the GPU, of {who}'s speed"), "at least", bar));
+    }
     figures.push((format!("host time of {}, µs", cases::SMALL), "at most", 6.0));
     for (process, bar) in [("first", 500.0), ("second", 30.0)] {
         let first_use = |file| (format!("first use of {file}, {process} process, ms"), "at most", bar);

@@ -21,7 +21,7 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
         "blob-tests",
         &["fake-cuda", "blob-cli", "blob-convert", "blob-graph", "blob-io", "blob-ops", "blob-core", "synced-mem"],
     ),
-    ("blob-gpu", &["fake-cuda", "blob-ops", "blob-core", "synced-mem"]),
+    ("blob-gpu", &["fake-cuda", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
     ("blob-benches", &["blob-cli", "blob-convert", "blob-graph", "blob-io", "blob-ops", "blob-core", "synced-mem"]),
 ];
 
