@@ -58,7 +58,7 @@ fn sparse(file: &Path, layers: usize) {
 const LAYER: usize = 16 << 20;
 const MARK: usize = 64;
 
-/// How many GiB the model has: `BLOB_PAGE_GIB=30`, by hand, takes a minute.
+/// How many GiB the model has: `cargo xtask ci` says `BLOB_PAGE_GIB=30`, which takes a minute.
 fn gib() -> usize {
     std::env::var("BLOB_PAGE_GIB").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
 }

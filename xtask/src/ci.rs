@@ -32,6 +32,8 @@ const STEPS: &[(&str, &str)] = &[
     // The tool is built with the tests, because one of its own package runs it.
     ("tests", "BLOB_TOOL={target}/debug/blob BLOB_TEST_REPORT={report} BLOB_REAL_DATA={real} BLOB_PYTHON={python} \
         cargo test --workspace --all-features"),
+    // The page's program as the page names it; of the tests above it is 3 GiB.
+    ("a model of 30 GiB", "BLOB_PAGE_GIB=30 cargo test --workspace --all-features --test cuda page::a_checkpoint"),
     // Every interleaving of a few threads. In a target folder of its own, because everything is built with another
     // flag.
     ("loom", "RUSTFLAGS=--cfg=loom CARGO_TARGET_DIR={target}/loom cargo test -p synced-mem --test loom"),
