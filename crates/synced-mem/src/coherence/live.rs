@@ -1,6 +1,6 @@
-//! The live guards under which one queue may launch more work of one kind, each with its range. A few stand in a list,
-//! which costs no allocation once grown; further ones stand in trees, so that the end of a guard, and the question
-//! whether one is in the way, cost O(log n) of n. Pure.
+//! The live guards under which one queue may launch more work of one kind, each with its range. A few of the newest
+//! stand in a list, which costs no allocation once grown; older ones stand in trees, so that the end of a guard, and
+//! the question whether one is in the way, cost O(log n) of n, and a guard that soon ends reaches no tree. Pure.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -48,11 +48,15 @@ impl LiveGuards {
 
     #[inline]
     pub(crate) fn insert(&mut self, guard: Guard) {
-        if self.few.len() < FEW { self.few.push(guard) } else { self.insert_in_trees(guard) }
+        if self.few.len() == FEW {
+            self.move_to_trees(0);
+        }
+        self.few.push(guard);
     }
 
     #[cold]
-    fn insert_in_trees(&mut self, guard: Guard) {
+    fn move_to_trees(&mut self, index: usize) {
+        let guard = self.few.remove(index);
         let many = self.many.get_or_insert_default();
         many.places.insert(guard.range.clone(), guard.number);
         many.held.insert(guard.number, guard);
@@ -152,6 +156,15 @@ mod tests {
                 false
             }));
             assert_eq!(asked.get(), if at == 99_999 { 1 } else { 2 });
+        }
+        // A guard that comes and goes reaches no tree, once there is room in the list.
+        let in_trees = |guards: &LiveGuards| guards.many.as_ref().map_or(0, |many| many.held.len());
+        let mut trees = None;
+        for number in 100_000..100_100 {
+            guards.insert(Guard { number, entered: number, range: 0..8 });
+            assert_eq!(in_trees(&guards), *trees.get_or_insert(in_trees(&guards)));
+            guards.remove(number);
+            assert_eq!(Some(in_trees(&guards)), trees);
         }
         for number in 0..100_000 {
             assert!(guards.remove(number).is_some());
