@@ -3,35 +3,42 @@
 //!
 //! The device is the loopback, so device tokens measure our bookkeeping, not a GPU. A short time is a ratio to a lock
 //! and unlock of a mutex in this run; the note has the nanoseconds and the ratio to an allocation with its
-//! deallocation. A copy is a ratio to memcpy of the same bytes, the two in turn. All figures are medians of eleven
-//! rounds.
+//! deallocation. A copy is a ratio to memcpy of the same bytes, the two in turn. All figures are medians: of eleven
+//! rounds, or of 201 short ones.
 
 mod table;
 
 use std::hint::black_box;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use blob_core::{AnyBlob, DType, Part, Shape};
 use synced_mem::loopback::{Loopback, Mode};
-use synced_mem::{Device, SharedMem, SyncedMem};
+use synced_mem::{Device, Host, Origin, OriginError, SharedMem, SyncedMem};
 use table::{Row, median};
 
 const ROUNDS: usize = 11;
-/// The accesses per round, so many that reading the clock costs nothing.
-const CALLS: u32 = 200_000;
+/// A short call is measured in so many rounds, each of which is over before the system takes the processor away: on a
+/// busy machine a longer one counts the other programs.
+const SHORT_ROUNDS: usize = 201;
+const ROUND: Duration = Duration::from_micros(500);
 const LARGE: usize = 256 << 20;
 
-/// Bars in locks: 10 ns, 60 ns and 2 µs over the 4.8 ns of a lock and unlock on the machine where the bars were set.
+/// Bars in locks: 10 ns, 60 ns, 2 µs and 10 µs over the 4.8 ns of a lock and unlock on the machine where the bars were
+/// set.
 const AT_ONCE: f64 = 2.0;
 const SHORT: f64 = 13.0;
 const CROWDED: f64 = 420.0;
+const IN_MICROSECONDS: f64 = 2_100.0;
 
 fn main() {
     let yardstick = Yardstick::measure();
     let mut rows = Vec::from(yardstick.rows());
     rows.extend(accesses(&yardstick));
+    rows.push(of_origin(&yardstick));
+    rows.extend(on_device(&yardstick));
+    rows.extend(during_a_transfer(&yardstick));
     rows.extend(windows(&yardstick));
     rows.extend(scattered());
     rows.push(requests());
@@ -44,14 +51,20 @@ fn main() {
 
 /// The nanoseconds of one call.
 fn nanoseconds(mut call: impl FnMut()) -> f64 {
-    let round = |_| {
+    let mut round = |calls: u32| {
         let start = Instant::now();
-        for _ in 0..CALLS {
+        for _ in 0..calls {
             call();
         }
-        start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
+        start.elapsed()
     };
-    median((0..ROUNDS).map(round).collect::<Vec<_>>().into_iter())
+    // As many calls as fit, so many that reading the clock costs nothing.
+    let mut calls = 16;
+    while calls < 1 << 18 && round(calls) < ROUND {
+        calls *= 2;
+    }
+    let rounds: Vec<_> = (0..SHORT_ROUNDS).map(|_| round(calls).as_secs_f64() * 1e9 / f64::from(calls)).collect();
+    median(rounds.into_iter())
 }
 
 /// Two basic costs in nanoseconds. Times are divided by them, so that the bars do not depend on the processor's clock.
@@ -166,6 +179,102 @@ fn crowd(yardstick: &Yardstick, live: usize, name: &str, refused: &str) -> [Row;
     });
     drop(held);
     [yardstick.row(name, borrow, CROWDED), yardstick.row(refused, refuse, CROWDED)]
+}
+
+/// Bytes of an origin.
+struct Ones;
+
+impl Origin for Ones {
+    fn len(&self) -> usize {
+        4096
+    }
+
+    fn read(&self, _: usize, out: &mut [u8]) -> Result<(), OriginError> {
+        out.fill(1);
+        Ok(())
+    }
+}
+
+fn of_origin(yardstick: &Yardstick) -> Row {
+    let memory = SyncedMem::of(Arc::new(Ones));
+    memory.host(..).expect("the origin's bytes");
+    let host = nanoseconds(|| {
+        black_box(black_box(&memory).host(..).expect("host"));
+    });
+    yardstick.row("host slice of a memory of an origin, after the first", host, AT_ONCE)
+}
+
+/// Borrows on a device while others are alive there, of one byte each and of the same queue; and write borrows on the
+/// host of a memory that a device has too.
+fn on_device(yardstick: &Yardstick) -> [Row; 3] {
+    const LIVE: usize = 100_000;
+    const WRITERS: usize = 1024;
+    let queue = Loopback::new(Mode::Immediate).queue().expect("a queue");
+    let shared = SharedMem::from(vec![1; 2 * LIVE]);
+    // All is on the device alone, so that no access moves a byte.
+    drop(shared.device_mut(&queue, ..).expect("room"));
+    let held: Vec<_> = (0..LIVE).map(|at| shared.device(&queue, 2 * at..2 * at + 1).expect("device")).collect();
+    let mut at = 0;
+    let mut next = |live| {
+        at = (at + 7919) % live;
+        2 * at
+    };
+    let borrow = nanoseconds(|| {
+        let at = next(LIVE);
+        black_box(shared.device(&queue, at..at + 2).expect("device"));
+    });
+    let write = nanoseconds(|| {
+        let at = next(LIVE);
+        black_box(shared.device_mut(&queue, at + 1..at + 2).expect("device"));
+    });
+    drop(held);
+    let shared = SharedMem::from(vec![1; 2 * WRITERS]);
+    drop(shared.device(&queue, ..).expect("room"));
+    let held: Vec<_> = (0..WRITERS).map(|at| shared.host_mut(2 * at..2 * at + 1).expect("host")).collect();
+    let host_write = nanoseconds(|| {
+        let at = next(WRITERS);
+        black_box(shared.host_mut(at + 1..at + 2).expect("host"));
+    });
+    drop(held);
+    [
+        yardstick.row("device token and its end, 100,000 others alive", borrow, CROWDED),
+        yardstick.row("device write token, its end, 100,000 others alive", write, CROWDED),
+        yardstick.row("host write borrow, a device copy, 1,024 others alive", host_write, CROWDED),
+    ]
+}
+
+/// Questions to a memory of which a thread moves half to a device, and is kept waiting all the time.
+fn during_a_transfer(yardstick: &Yardstick) -> [Row; 4] {
+    const HALF: usize = 1 << 20;
+    let device = Loopback::new(Mode::Immediate);
+    device.stage_transfers(Host::Done);
+    let queue = device.queue().expect("a queue");
+    let shared = SharedMem::from(vec![1; 2 * HALF]);
+    let hold = device.hold_transfer();
+    std::thread::scope(|scope| {
+        scope.spawn(|| shared.upload(&queue, ..HALF).expect("room"));
+        assert!(hold.has_begun(Duration::from_secs(10)), "the transfer begins");
+        let conflict = nanoseconds(|| {
+            black_box(shared.host_mut(..1).expect_err("it is read"));
+        });
+        let timeout = nanoseconds(|| {
+            let refused = shared.with_timeout(Duration::ZERO, |memory| memory.host_mut(..1).map(drop));
+            black_box(refused.expect_err("it is read"));
+        });
+        let guard = nanoseconds(|| {
+            black_box(shared.host_mut(HALF..HALF + 1).expect("the other half"));
+        });
+        let stats = nanoseconds(|| {
+            black_box(shared.stats());
+        });
+        drop(hold);
+        [
+            yardstick.row("a conflict while a transfer waits", conflict, IN_MICROSECONDS),
+            yardstick.row("with_timeout of no time while a transfer waits", timeout, IN_MICROSECONDS),
+            yardstick.row("a write borrow of the rest while a transfer waits", guard, IN_MICROSECONDS),
+            yardstick.row("stats() while a transfer waits", stats, IN_MICROSECONDS),
+        ]
+    })
 }
 
 fn windows(yardstick: &Yardstick) -> Vec<Row> {
