@@ -87,6 +87,7 @@ def write_case(folder, name, text, inputs, sets):
 def write(folder, sets):
     os.environ.update(MXNET_MKLDNN_ENABLED="0", MXNET_SUBGRAPH_BACKEND="NONE", MXNET_ENGINE_TYPE="NaiveEngine", OMP_NUM_THREADS="1",
                       MXNET_STORAGE_FALLBACK_LOG_VERBOSE="0")
+    import mxnet  # once, for all children
     golden = dict(np.load(DATA))
     symbols = {key.split("/")[0]: json.loads(golden[key].tobytes()) for key in golden if key.endswith("/symbol")}
     types = {name: {node["op"] for node in symbol["nodes"] if node["op"] != "null"} for name, symbol in symbols.items() if not name.startswith("resnet")}
