@@ -103,7 +103,9 @@ fn folders(root: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("cargo has no home")?;
     let sysroot = shell::read(std::process::Command::new("rustc").args(["--print", "sysroot"]))?;
-    Ok(vec![home, PathBuf::from(sysroot.trim()), root.to_owned(), target.to_owned()])
+    // A std that is built lies in our target folder, wherever the page is built.
+    let std = shell::target_directory()?.join("debian");
+    Ok(vec![home, PathBuf::from(sysroot.trim()), root.to_owned(), target.to_owned(), std])
 }
 
 /// A module that names a folder of this machine would be another one elsewhere.
@@ -219,6 +221,15 @@ mod tests {
         assert_eq!(texts.map(|text| base64(text.as_bytes())), digits);
         assert_eq!(digits.map(from_base64), texts.map(|text| text.as_bytes().to_vec()));
         assert_eq!(source("alert('Hello, world.');"), "'sha256-qznLcsROx4GACP2dm0UCKCzCG+HiZ1guq6ZZDob/Tng='");
+    }
+
+    /// The std's own paths have one name for a page of this tree and for one that is built elsewhere.
+    #[test]
+    fn the_folder_of_std_is_known_wherever_the_page_is_built() {
+        let std = shell::target_directory().unwrap().join("debian");
+        for target in [shell::target_directory().unwrap(), PathBuf::from("/elsewhere")] {
+            assert_eq!(folders(&shell::root(), &target).unwrap().last(), Some(&std));
+        }
     }
 
     #[test]
