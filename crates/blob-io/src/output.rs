@@ -522,54 +522,6 @@ mod tests {
         assert_eq!(names(folder.path()), ["x"]);
     }
 
-    /// The name under which a process that is killed leaves the file `x`.
-    fn left_by_a_killed_process(folder: &Path) -> PathBuf {
-        let killed = Output::create_in_swept(folder.join("x"), IfExists::Refuse).unwrap();
-        let there = names(folder);
-        drop(killed);
-        assert_eq!((there.len(), names(folder).len()), (1, 0), "{there:?}");
-        folder.join(&there[0])
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn what_a_killed_process_left_is_removed_without_a_list_of_the_folder() {
-        let folder = folder();
-        let target = folder.path().join("x");
-        let left = left_by_a_killed_process(folder.path());
-        fs::write(&left, "left").unwrap();
-        let mut output = Output::create_in_swept(&target, IfExists::Refuse).unwrap();
-        output.write_all(b"new").unwrap();
-        output.finish().unwrap();
-        assert_eq!((names(folder.path()), fs::read(&target).unwrap()), (vec!["x".to_owned()], b"new".to_vec()));
-        // One that is dying still, and one that has ended before the new output has its name, or is given up.
-        for is_given_up in [false, true] {
-            let held = File::create(&left).unwrap();
-            held.lock().unwrap();
-            let output = Output::create_in_swept(&target, IfExists::Replace).unwrap();
-            assert!(left.exists());
-            drop(held);
-            if is_given_up {
-                drop(output)
-            } else {
-                output.finish().unwrap()
-            }
-            assert_eq!(names(folder.path()), ["x"]);
-        }
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_name_that_a_third_process_has_meanwhile_is_not_locked() {
-        let folder = folder();
-        let sibling = Sibling::create("x", &folder.path().join("x"), IfExists::Refuse, None).unwrap();
-        assert!(sibling.lock());
-        fs::remove_file(sibling.temporary()).unwrap();
-        assert!(!sibling.lock());
-        fs::write(sibling.temporary(), "of a third process").unwrap();
-        assert!(!sibling.lock());
-    }
-
     #[test]
     fn a_long_name_has_a_temporary_too() {
         let folder = folder();

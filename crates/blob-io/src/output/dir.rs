@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::iter;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -67,7 +66,7 @@ impl OutputDir {
 
     fn begin(name: String, target: PathBuf, if_exists: IfExists) -> Result<Self, Error> {
         let there = check(&name, &target, if_exists)?.filter(|_| if_exists == IfExists::Replace);
-        let (temp, lock) = make_temporary(&name, &target, "folder", iter::empty(), |temp| {
+        let (temp, lock) = make_temporary(&name, &target, "folder", |temp| {
             Kept::of(&target).create_folder(&temp)?;
             Ok(lock_temporary(&temp).map(|lock| (temp, lock)))
         })?;

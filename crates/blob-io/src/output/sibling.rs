@@ -6,30 +6,24 @@ use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::iter;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Existing};
 use crate::filenames::floor;
 use crate::output::kept::Kept;
-use crate::output::survey::{HAS_IDS, id};
 use crate::output::{IfExists, disk, exists, failed, parent, request, sibling_failed, sync_folder};
 use crate::wire::source::{FileSource, Source};
 
 /// The extension of a replaced file under a temporary name. Only the replacing process removes such a file.
 pub(super) const OLD: &str = "old";
 
-/// The part of every temporary name before its 16 hexadecimal digits.
+/// The part of every temporary name before its 16 random hexadecimal digits.
 const MARK: &str = ".blob-tmp-";
-
-/// The digits of the name that is tried first, twice: what a killed process left under that name is found and removed
-/// without a list of the folder, by whoever writes the target next.
-const FIRST: &str = "0000000000000000";
 
 /// How many bytes of two files are compared at once.
 const BLOCK: usize = 1 << 16;
 
-/// How many temporary names are tried. Most are random, so a further try is already rare.
+/// How many temporary names are tried. The names are random, so a second try is already rare.
 const MAX_TRIES: usize = 16;
 
 #[derive(Debug)]
@@ -41,7 +35,7 @@ pub(super) struct Sibling {
     /// The file whose protection a new file gets that replaces none.
     like: Option<PathBuf>,
     if_exists: IfExists,
-    /// The temporary files of the same target that other processes held at the start, if they still are there.
+    /// The temporary files of the same target that other processes held at the start.
     in_use: Vec<PathBuf>,
     /// Whether the file has the target's name, so that there is no temporary file to remove.
     done: bool,
@@ -54,27 +48,18 @@ impl Sibling {
         if target.file_name().is_none() {
             return Err(request(name, "is not a file name"));
         }
-        let first = HAS_IDS.then(|| named(&target, FIRST));
-        let tried = first.iter().chain(&first).cloned();
-        make_temporary(name, &target, "file", tried, |temp| {
+        make_temporary(name, &target, "file", |temp| {
             let (target, like) = (target.clone(), like.map(Path::to_owned));
-            let created = kept(Kept::of(&target), like.as_deref()).create_file(&temp);
-            let is_first = first.as_ref() == Some(&temp);
-            if is_first && created.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::AlreadyExists) {
-                remove_if_free(&temp);
-            }
-            let in_use = first.iter().filter(|_| !is_first).cloned().collect();
-            let sibling = Self { file: created?, temp, target, like, if_exists, in_use, done: false };
+            let file = kept(Kept::of(&target), like.as_deref()).create_file(&temp)?;
+            let sibling = Self { file, temp, target, like, if_exists, in_use: Vec::new(), done: false };
             Ok(sibling.lock().then_some(sibling))
         })
     }
 
-    /// Takes the lock. False if another process took the file for stale and locked first; then the name may be that of
-    /// a third process's file. On a file system without locks no other process can lock the file either.
-    pub(super) fn lock(&self) -> bool {
-        let is_locked = !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock));
-        let [own, there] = [self.file.metadata(), fs::symlink_metadata(&self.temp)];
-        is_locked && own.is_ok_and(|own| there.is_ok_and(|there| id(&own) == id(&there)))
+    /// Takes the lock. False if another process took the file for stale and locked first. On a file system without
+    /// locks no other process can lock the file either.
+    fn lock(&self) -> bool {
+        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(&self.temp).is_ok()
     }
 
     /// Removes temporary files that earlier runs to the same target left; that of this run is locked.
@@ -146,6 +131,10 @@ impl Sibling {
             IfExists::Refuse => self.link(name)?,
         }
         self.done = true;
+        // A killed process may have held its file still when this one began: whoever restarts its work is that quick.
+        for path in &self.in_use {
+            remove_if_free(path);
+        }
         Ok(())
     }
 
@@ -171,10 +160,6 @@ impl Drop for Sibling {
         if !self.done {
             let _ = disk::remove_file(&self.temp);
         }
-        // A killed process may have held its file still when this one began: whoever restarts its work is that quick.
-        for path in &self.in_use {
-            remove_if_free(path);
-        }
     }
 }
 
@@ -198,17 +183,16 @@ pub(super) fn resolve(name: &str, path: &Path) -> Result<PathBuf, Error> {
     }
 }
 
-/// Makes a temporary file or folder beside `target` under one of the names `tried`, else under a new one; `make`
-/// returns `None` if another process has locked the new file or folder.
+/// Makes a temporary file or folder beside `target` under a new name; `make` returns `None` if another process has
+/// locked the new file or folder.
 pub(super) fn make_temporary<T>(
     name: &str,
     target: &Path,
     what: &str,
-    tried: impl Iterator<Item = PathBuf>,
     make: impl Fn(PathBuf) -> io::Result<Option<T>>,
 ) -> Result<T, Error> {
-    for temp in tried.chain(iter::repeat_with(|| temp_path(target))).take(MAX_TRIES) {
-        match make(temp) {
+    for _ in 0..MAX_TRIES {
+        match make(temp_path(target)) {
             Ok(Some(made)) => return Ok(made),
             Ok(None) => {}
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -221,13 +205,8 @@ pub(super) fn make_temporary<T>(
 /// A new temporary name beside `target`.
 pub(super) fn temp_path(target: &Path) -> PathBuf {
     let random = RandomState::new().hash_one(std::process::id());
-    named(target, &format!("{random:016x}"))
-}
-
-/// The temporary name beside `target` with these digits.
-fn named(target: &Path, digits: &str) -> PathBuf {
     let mut name = prefix(target);
-    name.push(digits);
+    name.push(format!("{random:016x}"));
     target.with_file_name(name)
 }
 

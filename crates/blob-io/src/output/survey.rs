@@ -198,15 +198,12 @@ impl Walk<'_> {
     }
 }
 
-/// Whether [`id`] tells files of one folder apart.
-pub(super) const HAS_IDS: bool = cfg!(unix);
-
 #[cfg(unix)]
-pub(super) fn id(meta: &Metadata) -> u64 {
+fn id(meta: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::ino(meta)
 }
 
 #[cfg(not(unix))]
-pub(super) fn id(_: &Metadata) -> u64 {
+fn id(_: &Metadata) -> u64 {
     0
 }
