@@ -252,8 +252,6 @@ fn absurd_symbols_are_refused() {
         ("repeat", "repeats=0"),
         ("repeat", "repeats=9223372036854775807;axis=1"),
         ("sum", "axis=(4,)"),
-        ("_contrib_box_nms", "overlap_thresh=1.5"),
-        ("_contrib_box_nms", "overlap_thresh=0"),
         ("Embedding", "input_dim=3;output_dim=2"),
         ("L2Normalization", "mode=places"),
     ] {
@@ -309,20 +307,6 @@ fn integers_are_read_by_few_operators() {
     ] {
         assert!(of_whole(op, attributes, inputs).is_err(), "{op} of integers");
     }
-}
-
-/// ONNX's Slice takes an axis once, and MXNet's attribute may have it several times.
-#[test]
-fn an_axis_is_cut_once() {
-    let nodes: &[Node<'_>] =
-        &[("null", "data", "", ""), ("null", "like", "", ""), ("slice_like", "y", "axes=(1, -1, 1)", "0.0 1.0")];
-    let graph = Graph::from_net(&net(nodes, "2.0"), &shapes(&[1, 4], &[("like", &[1, 2])])).expect("a graph");
-    let (model, _) = to_onnx(&graph, &Target::default()).expect("a model");
-    let constants = model.initializers.iter().filter_map(|own| match own {
-        Initializer::Constant { shape, .. } => Some(shape.dims()),
-        Initializer::Stored { .. } => None,
-    });
-    assert_eq!((ops(&model), constants.collect::<Vec<_>>()), (vec!["Slice"], vec![&[1][..]; 3]));
 }
 
 /// Rows whose values the goldens compare are named there by their first type.
