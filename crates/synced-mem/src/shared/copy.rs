@@ -98,9 +98,7 @@ impl SharedMem {
     }
 
     fn copy_on_device(&self, to: &Range<usize>, from: &DeviceRef<'_>, queue: &Arc<dyn Queue>) -> Result<(), Error> {
-        let by = QueueHandle::new(queue);
-        self.inner.enter_device(&mut self.inner.lock(), &by)?;
-        let request = Request::Receive { by, range: to.clone() };
+        let request = Request::Receive { by: QueueHandle::new(queue), range: to.clone() };
         let operation = Operation { brings: Some(Box::new(Brings::Bytes(from))), ..Operation::new(request) };
         self.inner.act(operation, |state| self.inner.check(state, to, Access::Write))
     }
