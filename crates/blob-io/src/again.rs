@@ -4,20 +4,19 @@
 //! Relies on `Complete` for the bytes; knows of formats only how names and axes are stored.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use blob_core::{DType, Shape};
+use blob_core::DType;
 
 use crate::checkpoint::{Checkpoint, OpenOptions};
 use crate::entry::Entry;
 use crate::error::{Error, ReadError};
-use crate::format::{Bf16, Format};
+use crate::expected::{Expected, Wanted, stored_dtype};
+use crate::format::Format;
 use crate::limits::Limits;
 use crate::output::{Complete, Written};
 use crate::shards;
 use crate::sniff;
-use crate::spec::TensorSpec;
 use crate::wire::source::Source;
 
 /// A file that was opened again.
@@ -28,42 +27,6 @@ pub struct Reopened {
     pub file: Checkpoint,
     /// Whether the content shows the format; otherwise the file opens only for a reader that is told the format.
     pub is_recognised: bool,
-}
-
-/// A tensor of the plan.
-#[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// The tensor's name, dtype and shape.
-    pub spec: &'a TensorSpec,
-    /// Where the bytes begin in the file; `None` for a tensor that is found by name alone.
-    pub offset: Option<u64>,
-}
-
-/// The tensors of a plan as hashes, by which a listing knows the entries that are as planned.
-#[derive(Debug)]
-pub(crate) struct Expected {
-    /// Hashes with keys that no file can know.
-    hasher: RandomState,
-    hashes: Vec<u64>,
-}
-
-impl Expected {
-    fn new<'a>(format: Format, wanted: impl Iterator<Item = Wanted<'a>>) -> Self {
-        let hasher = RandomState::new();
-        let hashes = wanted.map(|Wanted { spec, offset }| {
-            hasher.hash_one((&*spec.name, stored_dtype(format, spec.dtype), &spec.shape, offset))
-        });
-        Self { hashes: hashes.collect(), hasher }
-    }
-
-    /// Whether the tensor at a place of the plan has the name, the dtype, the shape and the offset of this entry.
-    pub(crate) fn has(&self, place: usize, entry: &Entry) -> bool {
-        let found = (entry.name(), entry.stored_dtype(), entry.offset());
-        let (name, Some(dtype), Some(offset)) = found else { return false };
-        let shape: &Shape = entry.shape();
-        let hash = self.hasher.hash_one((name, dtype, shape, Some(offset)));
-        entry.fault().is_none() && self.hashes.get(place) == Some(&hash)
-    }
 }
 
 impl Complete {
@@ -254,12 +217,6 @@ fn difference(format: Format, entry: &Entry, Wanted { spec, offset }: Wanted<'_>
         }
         _ => None,
     }
-}
-
-/// The dtype that a format stores.
-fn stored_dtype(format: Format, dtype: DType) -> DType {
-    let keeps_bits = dtype == DType::BF16 && format.holds().bf16 == Bf16::AsU16;
-    if keeps_bits { DType::U16 } else { dtype }
 }
 
 fn differs(file: &str, why: &str) -> Error {

@@ -19,9 +19,10 @@ use crate::parts::Placed;
 use crate::spec::refuse;
 use crate::splice;
 
-pub use crate::again::{Reopened, Sharded, Wanted, check_written, shown_format};
+pub use crate::again::{Reopened, Sharded, check_written, shown_format};
 pub use crate::around::Around;
 pub use crate::codec::{Details, Frame};
+pub use crate::expected::Wanted;
 pub use crate::filenames::file_names;
 pub use crate::folder::listing::FOLDER_LIST;
 pub use crate::npz::member_names;

@@ -13,6 +13,7 @@ mod checkpoint;
 mod codec;
 mod entry;
 mod error;
+mod expected;
 mod filenames;
 mod folder;
 mod format;

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::Arc;
 
-use crate::again::Expected;
 use crate::entry::{Entry, Kind};
 use crate::error::{Fault, ReadError, check_limit};
+use crate::expected::Expected;
 use crate::limits::{Limit, Limits, arrays_in, axes_for, bytes_in, chunks_in, names_for};
 use crate::warning::{Flag, Warning};
 use crate::words::Listed;

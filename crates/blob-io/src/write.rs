@@ -8,10 +8,10 @@ use std::path::Path;
 
 use blob_core::Shape;
 
-use crate::again::Wanted;
 use crate::caffe::{Form, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
+use crate::expected::Wanted;
 use crate::format::{Format, Keys};
 use crate::hdf5;
 use crate::layout::{Details, Layout};
