@@ -199,6 +199,15 @@ fn detections_have_three_forms() {
     assert_eq!(ops(&raw), ["Conv", "Flatten", "Gemm", "Flatten", "Gemm"]);
 }
 
+/// ONNX's operator takes no other threshold.
+#[test]
+fn an_overlap_is_between_0_and_1() {
+    for (overlap, is_one) in [("0", true), ("1", true), ("1.5", false), ("-0.1", false)] {
+        let text = SSD.replace("nms_threshold: 0.45", &format!("nms_threshold: {overlap}"));
+        assert_eq!(Graph::from_net(&net(&text), &Shapes::default()).is_ok(), is_one, "{overlap}");
+    }
+}
+
 /// OpenCV 5 has room for one row where `keep_top_k` is −1, and takes no variances where the places are in their sizes.
 #[test]
 fn opencv_s_node_has_what_opencv_reads() {

@@ -49,6 +49,9 @@ pub(super) fn slice_like(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal> {
     if axes.is_empty() {
         axes = (0..x.shape.len()).collect();
     }
+    // ONNX's Slice takes an axis once.
+    axes.sort_unstable();
+    axes.dedup();
     let mut cuts = Vec::new();
     for axis in axes {
         let Some(end) = like.get(axis).copied() else {

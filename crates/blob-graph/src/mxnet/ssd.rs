@@ -220,6 +220,9 @@ fn best_boxes(site: &mut Site<'_>, all: &Operand, columns: &Columns) -> Result<O
         boxes = site.op("Add", &[&boxes, &moves], vec![], vec![most, 4])?;
     }
     let (overlap, threshold) = (site.float("overlap_thresh")?, site.float("valid_thresh")?);
+    if !(overlap > 0.0 && overlap <= 1.0) {
+        return site.refuse("overlap_thresh", "beyond 0 to 1 is not supported");
+    }
     let left = suppressed(site, &boxes, &best[0], 1, (overlap, threshold))?;
     let kept = gathered(site, &best_rows, &left)?;
     // As many rows of −1 as are missing.

@@ -309,6 +309,30 @@ fn integers_are_read_by_few_operators() {
     }
 }
 
+/// ONNX's operator takes none beyond 0 to 1, and MXNet's operator suppresses from the threshold on, which at 0 is all.
+#[test]
+fn an_overlap_of_boxes_is_above_0_and_at_most_1() {
+    for (overlap, is_one) in [("1", true), ("0.5", true), ("1.5", false), ("0", false), ("-0.1", false)] {
+        let attributes = format!("overlap_thresh={overlap}");
+        let nodes: &[Node<'_>] = &[("null", "data", "", ""), ("_contrib_box_nms", "y", &attributes, "0.0")];
+        assert_eq!(Graph::from_net(&net(nodes, "1.0"), &shapes(&[1, 4, 6], &[])).is_ok(), is_one, "{overlap}");
+    }
+}
+
+/// ONNX's Slice takes an axis once, and MXNet's attribute may have it several times.
+#[test]
+fn an_axis_is_cut_once() {
+    let nodes: &[Node<'_>] =
+        &[("null", "data", "", ""), ("null", "like", "", ""), ("slice_like", "y", "axes=(1, -1, 1)", "0.0 1.0")];
+    let graph = Graph::from_net(&net(nodes, "2.0"), &shapes(&[1, 4], &[("like", &[1, 2])])).expect("a graph");
+    let (model, _) = to_onnx(&graph, &Target::default()).expect("a model");
+    let constants = model.initializers.iter().filter_map(|own| match own {
+        Initializer::Constant { shape, .. } => Some(shape.dims()),
+        Initializer::Stored { .. } => None,
+    });
+    assert_eq!((ops(&model), constants.collect::<Vec<_>>()), (vec!["Slice"], vec![&[1][..]; 3]));
+}
+
 /// Rows whose values the goldens compare are named there by their first type.
 #[test]
 fn a_type_is_in_one_row_alone() {

@@ -85,13 +85,17 @@ impl Detections {
         if top == 0 {
             return site.refuse("nms_param.top_k", "finds nothing");
         }
+        let overlap = site.float("nms_param.nms_threshold")?;
+        if !(0.0..=1.0).contains(&overlap) {
+            return site.refuse("nms_param.nms_threshold", "beyond 0 to 1 is not supported");
+        }
         Ok(Self {
             priors: count,
             classes,
             background,
             code,
             is_encoded: !site.flag("variance_encoded_in_target")?,
-            overlap: site.float("nms_param.nms_threshold")?,
+            overlap,
             score: if is_scored { Some(site.float("confidence_threshold")?) } else { None },
             top: u64::try_from(top).map_or(count, |top| top.clamp(1, count)),
             keep: (keep > -1).then_some(keep),
