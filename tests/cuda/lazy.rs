@@ -108,6 +108,12 @@ fn a_long_range_goes_through_the_chunks_of_several_threads_each_byte_once() {
         memory.upload(&queue, 5..).unwrap();
         assert_eq!((origin.read.load(Ordering::Relaxed), memory.stats().allocations.count), (LEN as u64 - 5, 1));
         assert!(memory.host(5..).unwrap().iter().zip(5..).all(|(byte, at)| *byte == number(at)));
+        for _ in 0..3 {
+            SharedMem::of(origin.clone()).upload(&queue, ..).unwrap();
+        }
+        // Rings of 8 MiB, one for each of at most four threads; the uploads of a stream use them again.
+        let rings = session.calls("cuMemHostAlloc");
+        assert!((1..=4).contains(&rings), "{rings}");
         drop((memory, gpu, queue));
         expect_no_leaks(&session);
     }
