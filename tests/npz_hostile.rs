@@ -193,3 +193,26 @@ fn what_is_cut_off_is_said_to_be_and_what_follows_is_a_warning() {
     comment.extend(b"PK\x05\x06");
     assert!(open("x", &comment).unwrap().warnings().is_empty());
 }
+
+/// The end record is looked for near the file's end first: a comment of any length, and other records in it or behind
+/// it, change nothing.
+#[test]
+fn the_end_of_an_archive_is_found_behind_a_comment_of_any_length() {
+    let fresh = Zip::default().add("a.npy", &npy("'<f4'", "(2,)", &[1; 8])).end();
+    let end = fresh.len() - 22;
+    let shapes =
+        |bytes: &[u8]| open("x.npz", bytes).unwrap().entries().iter().map(|e| e.byte_len()).collect::<Vec<_>>();
+    for len in [0, 1, 4073, 4074, 4075, 4096, 65_535] {
+        let mut commented = fresh.clone();
+        commented[end + 20..].copy_from_slice(&(len as u16).to_le_bytes());
+        // Records that are none: their comments would end before the file does.
+        commented.extend(fresh[end..].iter().cycle().take(len));
+        assert_eq!(shapes(&commented), [8], "a comment of {len} bytes");
+        let known = open("x.npz", &commented).unwrap();
+        assert!(known.warnings().is_empty(), "a comment of {len} bytes");
+        commented.push(0);
+        if len < 65_535 {
+            assert_eq!(shapes(&commented), [8], "a byte behind a comment of {len} bytes");
+        }
+    }
+}

@@ -10,6 +10,8 @@ use crate::wire::cursor::Cursor;
 /// The end record has 22 bytes; a comment of up to 65,535 may follow.
 const END_LEN: u64 = 22;
 const MAX_COMMENT: u64 = u16::MAX as u64;
+/// The record is looked for first in as many bytes at the file's end.
+const NEAR: u64 = 4 << 10;
 /// A local header without the name and the extra fields.
 const LOCAL_LEN: u64 = 30;
 
@@ -79,12 +81,29 @@ pub(crate) fn directory(cursor: &mut Cursor<'_>) -> Result<Directory, ReadError>
 }
 
 /// The offset of the end record, and where the archive ends with the comment. Takes the last record whose comment ends
-/// at the file's end, else the last one whose comment fits into the file.
-fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
+/// at the file's end, else the last one whose comment fits into the file. Few archives have a comment, and few of these
+/// a long one: most are found without the 64 KiB that one may have.
+fn find_end(cursor: &mut Cursor<'_>) -> Result<End, ReadError> {
+    match ends(cursor, NEAR)? {
+        (Some(found), _) => Ok(found),
+        _ => {
+            let (exact, fits) = ends(cursor, END_LEN + MAX_COMMENT)?;
+            let what = FaultKind::Truncated { field: "the zip's end record", needed: END_LEN, left: 0 };
+            exact.or(fits).ok_or(ReadError::fault(cursor.file_len(), what))
+        }
+    }
+}
+
+/// An end record's offset, and where its comment ends.
+type End = (u64, u64);
+
+/// In the file's last `within` bytes, the last record whose comment ends at the file's end, and the last one whose
+/// comment ends before.
+fn ends(cursor: &mut Cursor<'_>, within: u64) -> Result<(Option<End>, Option<End>), ReadError> {
     let len = cursor.file_len();
-    let from = len.saturating_sub(END_LEN + MAX_COMMENT);
+    let from = len.saturating_sub(within);
     cursor.seek(from);
-    let tail = cursor.bytes(len - from, len, END_LEN + MAX_COMMENT, "the zip's end record")?;
+    let tail = cursor.bytes(len - from, len, within, "the zip's end record")?;
     let mut fits = None;
     for at in (0..(tail.len() + 1).saturating_sub(END_LEN as usize)).rev() {
         if tail[at..at + 4] != END.to_le_bytes() {
@@ -94,14 +113,13 @@ fn find_end(cursor: &mut Cursor<'_>) -> Result<(u64, u64), ReadError> {
         let end = at + END_LEN as usize + comment;
         let found = (from + at as u64, from + end as u64);
         if end == tail.len() {
-            return Ok(found);
+            return Ok((Some(found), fits));
         }
         if end < tail.len() && fits.is_none() {
             fits = Some(found);
         }
     }
-    let what = FaultKind::Truncated { field: "the zip's end record", needed: END_LEN, left: 0 };
-    fits.ok_or(ReadError::fault(len, what))
+    Ok((None, fits))
 }
 
 /// The offset of the ZIP64 end record, if there is one.
