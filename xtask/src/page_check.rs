@@ -13,6 +13,7 @@ mod hands;
 mod memory;
 mod places;
 mod reports;
+mod steps;
 mod table;
 
 use std::collections::BTreeSet;

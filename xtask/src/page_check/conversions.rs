@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Check, Counts, forms, hands, reports};
+use super::steps::{DIGEST, sha256};
+use super::{Check, Counts, reports};
 
 /// The formats, with the steps of each recipe. A format of one array takes the first.
 pub(super) fn recipes() -> Vec<(&'static str, Value)> {
@@ -52,7 +53,7 @@ fn one(
         "{} try {{ const done = await ask('convert', {{ key: files.at(-1).key, recipe: args[0] }}); \
            const made = await digest(done.file); await ask('remove', {{ name: done.name }}); return {{ digest: made }}; \
          }} catch (problem) {{ return {{ refused: problem.message }}; }}",
-        hands::DIGEST
+        DIGEST
     );
     let done = check.browser.awaited(&body, &json!([recipe.to_string()]))?;
     if told["schema"] == "blob.error/1" {
@@ -61,7 +62,7 @@ fn one(
         counts.unconverted += 1;
         return Ok(());
     }
-    let wanted = forms::sha256(&out)?;
+    let wanted = sha256(&out)?;
     ensure!(done["digest"] == wanted.as_str(), "the page makes {done}, the tool {wanted}");
     counts.converted += 1;
     if format == "npz" {

@@ -1,14 +1,14 @@
 //! The form of a conversion, filled in by hand, against the tool's command that the form shows: nets, models that are
 //! filled, members of archives. And the panel of one tensor.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use super::{Check, hands};
+use super::Check;
+use super::steps::{DIGEST, copied, data, folder, set, sha256};
 use crate::shell;
 
 /// A conversion by the form.
@@ -89,24 +89,6 @@ pub(super) fn forms(check: &Check<'_>) -> Result<()> {
         .try_for_each(|name| members(check, &archives.join(name)).with_context(|| format!("members of {name}")))
 }
 
-pub(super) fn data(name: &str) -> PathBuf {
-    shell::root().join("tests/data").join(name)
-}
-
-/// An empty folder for the tool.
-pub(super) fn folder(check: &Check<'_>) -> Result<PathBuf> {
-    let folder = check.work.join("form");
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder)
-}
-
-pub(super) fn copied(file: &Path, folder: &Path) -> Result<PathBuf> {
-    let to = folder.join(file.file_name().context("a file has a name")?);
-    std::fs::copy(file, &to)?;
-    Ok(to)
-}
-
 fn form(check: &Check<'_>, case: &Case) -> Result<()> {
     let folder = folder(check)?;
     let source = copied(&data(case.source), &folder)?;
@@ -137,7 +119,7 @@ fn into_a_model(check: &Check<'_>) -> Result<()> {
 
 /// Fills the form in, converts, runs the command that is shown, and compares the outputs.
 fn run(check: &Check<'_>, folder: &Path, fields: &[(&str, &str)], outputs: &[&str]) -> Result<()> {
-    fields.iter().try_for_each(|(id, value)| hands::set(check, id, value))?;
+    fields.iter().try_for_each(|(id, value)| set(check, id, value))?;
     returned_to(check)?;
     let said = check.browser.script("return $('alerts').textContent;", &json!([]))?;
     ensure!(said == "", "the plan says {said}");
@@ -150,7 +132,7 @@ fn run(check: &Check<'_>, folder: &Path, fields: &[(&str, &str)], outputs: &[&st
     check.browser.until(&format!("Number(document.body.dataset.converted) > {before}"))?;
     typed(check, folder, command)?;
     let each = "const made = results.slice(-args[0]); return Promise.all(made.map(async (one) => [one.name, await digest(one.output)]));";
-    let digests = check.browser.awaited(&format!("{}{each}", hands::DIGEST), &json!([outputs.len()]))?;
+    let digests = check.browser.awaited(&format!("{}{each}", DIGEST), &json!([outputs.len()]))?;
     let wanted = |folder: &Path| {
         outputs.iter().map(|name| Ok(json!([name, sha256(&folder.join(name))?]))).collect::<Result<Vec<_>>>()
     };
@@ -197,11 +179,6 @@ fn returned_to(check: &Check<'_>) -> Result<()> {
     let command = check.browser.script("return $('command').value;", &json!([]))?;
     ensure!(command == before, "the form forgets: {before} became {command}");
     Ok(())
-}
-
-pub(super) fn sha256(file: &Path) -> Result<String> {
-    let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
-    Ok(Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Each member of an archive that the page offers opens by its button, and has the tool's table.
@@ -251,8 +228,7 @@ pub(super) fn panel(check: &Check<'_>) -> Result<()> {
     let before = check.browser.script("return Number(document.body.dataset.converted ?? 0);", &json!([]))?;
     check.browser.script("$('npy').click();", &json!([]))?;
     check.browser.until(&format!("Number(document.body.dataset.converted) > {before}"))?;
-    let made =
-        check.browser.awaited(&format!("{} return digest(results.at(-1).output);", hands::DIGEST), &json!([]))?;
+    let made = check.browser.awaited(&format!("{} return digest(results.at(-1).output);", DIGEST), &json!([]))?;
     check.told(&folder, &["convert", "resnet.caffemodel", "--only", "#0", "-o", "out.npy"])?;
     let is_beside =
         check.browser.script("return Boolean(document.querySelector('.detail #results .result'));", &json!([]))?;

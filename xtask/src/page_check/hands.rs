@@ -8,14 +8,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Check;
-use super::forms::{copied, data, folder, sha256};
+use super::steps::{DIGEST, copied, data, folder, npy, set, sha256};
 use crate::shell;
 
 const CLEAR: &str = "while (files.length) remove(files[0]); quiet();";
-
-/// The digest of a Blob.
-pub(super) const DIGEST: &str = "const digest = async (blob) => [...new Uint8Array(await crypto.subtle.digest('SHA-256', \
-    await blob.arrayBuffer()))].map((b) => b.toString(16).padStart(2, '0')).join('');";
 
 pub(super) fn hands(check: &Check<'_>) -> Result<()> {
     ways_in(check).context("files by the picker, dropped, pasted")?;
@@ -166,14 +162,9 @@ fn pictures(check: &Check<'_>) -> Result<()> {
 
 /// The pixels of the picture of an npy file.
 fn picture(check: &Check<'_>, shape: &str, values: &[f32]) -> Result<Value> {
-    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
-    header.push_str(&" ".repeat(117 - header.len()));
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
-    bytes.extend_from_slice(header.as_bytes());
-    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
     let file = check.work.join("picture.npy");
-    std::fs::write(&file, bytes)?;
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    npy(&file, "<f4", shape, &bytes)?;
     check.give(&file)?;
     check.browser.script("show('tensors');", &json!([]))?;
     check.browser.until("document.querySelector('.rows .name')")?;
@@ -185,16 +176,6 @@ fn picture(check: &Check<'_>, shape: &str, values: &[f32]) -> Result<Value> {
     let pixels = check.browser.script(pixels, &json!([]))?;
     check.browser.script(CLEAR, &json!([]))?;
     Ok(pixels)
-}
-
-/// Fills a field of the form in, and waits for the plan.
-pub(super) fn set(check: &Check<'_>, id: &str, value: &str) -> Result<()> {
-    // The plan of the field before is awaited, or its answer could come after the next one's.
-    let set = "const [id, value] = arguments; const field = $(id); const before = Number(document.body.dataset.planned); \
-               if (field.type === 'checkbox') field.checked = value !== 'off'; else field.value = value; \
-               field.dispatchEvent(new Event('input', { bubbles: true })); return before;";
-    let before = check.browser.script(set, &json!([id, value]))?;
-    check.browser.until(&format!("Number(document.body.dataset.planned) > {before}"))
 }
 
 /// A folder of the repository's for what the browser saves.

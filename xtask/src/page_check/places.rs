@@ -7,9 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Check;
-use super::forms::data;
 use super::goes_on::safetensors;
-use super::hands::DIGEST;
+use super::steps::{DIGEST, data, sha256};
 
 const SMALL: &str = "other/two.safetensors";
 
@@ -83,7 +82,7 @@ fn converted(check: &Check<'_>, file: &Path) -> Result<Value> {
         file.parent().context("a folder")?,
         &["convert", SMALL.rsplit('/').next().unwrap_or(SMALL), "-o", &out.display().to_string(), "--force"],
     )?;
-    Ok(json!(super::forms::sha256(&out)?))
+    Ok(json!(sha256(&out)?))
 }
 
 /// The page was kept by its service worker: it opens, reads and converts while the server answers nobody.
