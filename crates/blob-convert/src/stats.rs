@@ -4,22 +4,25 @@
 //! the results have the same bits for any number of threads.
 
 mod bins;
+mod measuring;
+mod readings;
 mod scaled;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
-use blob_ops::{Histogram, Stats, StatsAccumulator};
+use blob_ops::Stats;
 
 use crate::threads::spawn;
 use crate::watch::{Watch, Watched};
 pub use bins::Binned;
-use bins::{Finite, range as range_of};
+pub use measuring::Measuring;
+use readings::Readings;
 
 /// How much is read and reduced at once: small enough to stay in the second-level cache in between.
 const PIECE: usize = 256 << 10;
@@ -155,12 +158,12 @@ pub fn measure_channels(
     let channels = Channels::new(entry, axis).ok_or_else(|| {
         let axes = if n == 1 { "axis" } else { "axes" };
         let message = format!("has {n} {axes}, and none is number {axis}");
-        refuse(checkpoint, entry, &message)
+        refuse(checkpoint.name(), entry, &message)
     })?;
     if channels.count > MAX_CHANNELS {
         let message =
             format!("has {} channels on axis {axis}; at most {MAX_CHANNELS} are measured one by one", channels.count);
-        return Err(refuse(checkpoint, entry, &message));
+        return Err(refuse(checkpoint.name(), entry, &message));
     }
     let at_once = (entry.byte_len().max(TOGETHER) / EACH[usize::from(bins.is_some())]) as usize;
     let mut all = Vec::with_capacity(channels.count);
@@ -171,8 +174,7 @@ pub fn measure_channels(
     Ok(all)
 }
 
-/// Reads a tensor up to three times: for the statistics, for the range of the finite values where some are infinite,
-/// and for the histograms. Measures the channels in `range`.
+/// Reads a tensor as often as its [`Readings`] want it. Measures the channels in `range`.
 fn passes(
     checkpoint: &Checkpoint,
     entry: &Entry,
@@ -182,12 +184,13 @@ fn passes(
 ) -> Result<Vec<Measured>, Error> {
     let dtype = checkpoint.array(entry)?.dtype;
     let held = if bins.is_some() && entry.byte_len() <= KEPT { Some(checkpoint.view(entry)?) } else { None };
-    let pass = |take: &mut dyn FnMut(usize, &[u8])| {
+    let mut readings = Readings::new(dtype, range.len(), bins);
+    loop {
         let mut router = channels.router(dtype);
         let mut route = |bytes: &[u8]| {
             router.route(bytes, |channel, bytes| {
                 if range.contains(&channel) {
-                    take(channel - range.start, bytes);
+                    readings.take(channel - range.start, bytes);
                 }
             });
             Ok(())
@@ -198,48 +201,12 @@ fn passes(
                 route(piece)
             }),
             None => Watched::open(checkpoint, entry, watch)?.each(PIECE, route),
+        }?;
+        match readings.end().map_err(|e| refuse(checkpoint.name(), entry, &e.to_string()))? {
+            ControlFlow::Break(results) => return Ok(results),
+            ControlFlow::Continue(again) => readings = again,
         }
-    };
-    let mut stats = vec![StatsAccumulator::new(dtype); range.len()];
-    let mut last = 0;
-    pass(&mut |channel, bytes| {
-        if let Ok([from, to]) = stats.get_disjoint_mut([last, channel]) {
-            from.hand_over(to);
-        }
-        last = channel;
-        stats[channel].update(bytes);
-    })?;
-    let mut stats: Vec<Stats> = stats.into_iter().map(StatsAccumulator::finish).collect();
-    scaled::measure_again(dtype, &mut stats, pass)?;
-    let Some(bins) = bins else {
-        return Ok(stats.into_iter().map(|stats| Measured { stats, histogram: None }).collect());
-    };
-    let mut ranges: Vec<_> = stats.iter().map(range_of).collect();
-    if stats.iter().any(|stats| stats.inf > 0) {
-        let mut finite: Vec<_> = stats.iter().map(|_| Finite::new(dtype)).collect();
-        pass(&mut |channel, bytes| finite[channel].update(bytes))?;
-        ranges = finite.into_iter().map(Finite::range).collect();
     }
-    let histogram = |range: &Option<(f64, f64)>| match *range {
-        Some((min, max)) => Histogram::new(dtype, min, max, bins).map(Some),
-        None => Ok(None),
-    };
-    let histograms: Result<Vec<_>, _> = ranges.iter().map(histogram).collect();
-    let mut histograms = histograms.map_err(|e| refuse(checkpoint, entry, &e.to_string()))?;
-    pass(&mut |channel, bytes| {
-        if let Ok([Some(from), Some(to)]) = histograms.get_disjoint_mut([last, channel]) {
-            from.hand_over(to);
-        }
-        last = channel;
-        if let Some(histogram) = &mut histograms[channel] {
-            histogram.update(bytes);
-        }
-    })?;
-    let binned = ranges.into_iter().zip(histograms).map(|(range, histogram)| {
-        let ((min, max), (counts, _)) = (range?, histogram?.counts());
-        Some(Binned { min, max, counts })
-    });
-    Ok(stats.into_iter().zip(binned).map(|(stats, histogram)| Measured { stats, histogram }).collect())
 }
 
 /// How an axis divides a tensor: runs of `inner` elements that belong to channels 0, 1, …, `count` − 1, 0, 1, ….
@@ -291,8 +258,8 @@ impl Router {
     }
 }
 
-fn refuse(checkpoint: &Checkpoint, entry: &Entry, message: &str) -> Error {
-    Error::Request { file: checkpoint.name().to_owned(), message: format!("array {:?} {message}", entry.name()) }
+fn refuse(file: &str, entry: &Entry, message: &str) -> Error {
+    Error::Request { file: file.to_owned(), message: format!("array {:?} {message}", entry.name()) }
 }
 
 #[cfg(test)]
@@ -353,6 +320,42 @@ mod tests {
         let channels = measured(&[1.0, 1e300, 2.0, -1e300, 3.0, 1e300], Some(1));
         let deviations: Vec<f64> = channels.iter().map(|channel| channel.stats.std.unwrap()).collect();
         assert!(is_near(deviations[0], (2.0_f64 / 3.0).sqrt()) && is_near(deviations[1], 8_f64.sqrt() / 3.0 * 1e300));
+    }
+
+    /// Bytes that come in pieces of any length give the bits that the file's own reading gives, with each reading that
+    /// there is.
+    #[test]
+    fn pieces_that_end_anywhere_are_measured_as_the_file() {
+        let halves = |values: &[f64]| values.iter().map(|v| v.to_le_bytes()).collect::<Vec<_>>().concat();
+        let long: Vec<f64> = (0..40_000).map(|i| f64::from(i).sin()).collect();
+        for data in [&long[..], &[1e300, 2e300, -3.0, f64::INFINITY, f64::NAN, 7.0], &[1.0, f64::NEG_INFINITY], &[]] {
+            let header = format!("{{'descr': '<f8', 'fortran_order': False, 'shape': ({},), }}", data.len());
+            let bytes = [&b"\x93NUMPY\x01\0\x76\0"[..], format!("{header:<117}\n").as_bytes(), &halves(data)].concat();
+            let file = Checkpoint::from_bytes("x.npy", bytes).unwrap();
+            let entry = &file.entries()[0];
+            for (bins, piece) in [None, Some(5)].into_iter().flat_map(|bins| [7, 8, 4096, 65_537].map(|n| (bins, n))) {
+                let mut measuring = Measuring::new(&file, entry, bins).unwrap();
+                let (mut readings, bytes) = (1, halves(data));
+                let found = loop {
+                    bytes.chunks(piece).for_each(|piece| measuring.update(piece));
+                    match measuring.end().unwrap() {
+                        ControlFlow::Break(found) => break found,
+                        ControlFlow::Continue(again) => measuring = again,
+                    }
+                    readings += 1;
+                };
+                let wanted = measure(&file, entry, bins, &Silent).unwrap();
+                assert_eq!(format!("{found:?}"), format!("{wanted:?}"), "{piece}");
+                let infinite = data.iter().any(|value| value.is_infinite());
+                let huge = data.contains(&1e300);
+                let histograms = bins.map_or(0, |_| 1 + usize::from(infinite));
+                assert_eq!(readings, 1 + usize::from(huge) + histograms);
+            }
+            let mut short = Measuring::new(&file, entry, None).unwrap();
+            short.update(&[0; 9]);
+            let refusal = short.end().unwrap_err().to_string();
+            assert!(refusal.contains(&format!("has {} bytes, and 9 were given", 8 * data.len())), "{refusal}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(super) fn range(stats: &Stats) -> Option<(f64, f64)> {
 
 /// The range of the finite elements of a float tensor that holds ±Inf too: statistics in which each ±Inf is replaced by
 /// a NaN, which minimum and maximum ignore.
+#[derive(Debug)]
 pub(super) struct Finite {
     stats: StatsAccumulator,
     dtype: DType,

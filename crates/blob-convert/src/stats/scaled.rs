@@ -2,7 +2,6 @@
 //! of values as 1e300 or 1e-300. The values are measured again, multiplied by a power of two, which is exact.
 
 use blob_core::DType;
-use blob_io::Error;
 use blob_ops::{Stats, StatsAccumulator};
 
 /// 2^600 and 2^-600: squares of the largest values shrink, and those of the smallest grow, to less than 2^850.
@@ -12,31 +11,9 @@ const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
 /// Values below this size, about 4e-121, have squares that lose bits or vanish.
 const TINY: f64 = f64::from_bits((1023 - 400) << 52);
 
-/// Measures the channels again whose statistics are not right; `pass` hands over all values, each with the channel.
-pub(super) fn measure_again<P>(dtype: DType, stats: &mut [Stats], pass: P) -> Result<(), Error>
-where
-    P: Fn(&mut dyn FnMut(usize, &[u8])) -> Result<(), Error>,
-{
-    let mut again: Vec<Option<Scaled>> = stats.iter().map(|stats| factor(dtype, stats).map(Scaled::new)).collect();
-    if again.iter().all(Option::is_none) {
-        return Ok(());
-    }
-    let mut last = 0;
-    pass(&mut |channel, bytes| {
-        if let Ok([Some(from), Some(to)]) = again.get_disjoint_mut([last, channel]) {
-            from.stats.hand_over(&mut to.stats);
-        }
-        last = channel;
-        if let Some(scaled) = &mut again[channel] {
-            scaled.update(bytes);
-        }
-    })?;
-    for (stats, scaled) in stats.iter_mut().zip(again) {
-        if let Some(scaled) = scaled {
-            scaled.finish(stats);
-        }
-    }
-    Ok(())
+/// The measurement of a channel whose statistics are not right.
+pub(super) fn of(dtype: DType, stats: &Stats) -> Option<Scaled> {
+    factor(dtype, stats).map(Scaled::new)
 }
 
 /// The factor with which values are to be measured again; `None` where the statistics are right.
@@ -51,7 +28,8 @@ fn factor(dtype: DType, stats: &Stats) -> Option<f64> {
 }
 
 /// The statistics of values multiplied by a factor.
-struct Scaled {
+#[derive(Debug)]
+pub(super) struct Scaled {
     factor: f64,
     stats: StatsAccumulator,
     values: Vec<u8>,
@@ -62,8 +40,13 @@ impl Scaled {
         Self { factor, stats: StatsAccumulator::new(DType::F64), values: Vec::new() }
     }
 
+    /// Hands the working memory on.
+    pub(super) fn hand_over(&mut self, to: &mut Self) {
+        self.stats.hand_over(&mut to.stats);
+    }
+
     /// Takes whole elements.
-    fn update(&mut self, bytes: &[u8]) {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         self.values.clear();
         let (values, _) = bytes.as_chunks::<8>();
         self.values.extend(values.iter().flat_map(|value| (f64::from_le_bytes(*value) * self.factor).to_le_bytes()));
@@ -71,7 +54,7 @@ impl Scaled {
     }
 
     /// Puts the mean, the deviation and the norms into the statistics of the values themselves.
-    fn finish(self, stats: &mut Stats) {
+    pub(super) fn finish(self, stats: &mut Stats) {
         let scaled = self.stats.finish();
         let whole = |value: f64| value / self.factor;
         (stats.mean, stats.std) = (scaled.mean.map(whole), scaled.std.map(whole));
