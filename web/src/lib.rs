@@ -121,6 +121,11 @@ impl Opened {
         tensor::stats(&self.0, place, bins).map_err(|e| said(&e))
     }
 
+    /// The same, of bytes that the worker hands over; none where they do not lie in the file as they are.
+    pub fn stream(&self, place: usize, bins: usize) -> Option<tensor::Stream> {
+        tensor::Stream::open(&self.0, place, bins)
+    }
+
     /// At most `most` values of a slice.
     pub fn values(&self, place: usize, slice: &str, most: usize) -> Result<String, String> {
         tensor::values(&self.0, place, slice, most).map_err(|e| said(&e))

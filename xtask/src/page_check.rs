@@ -118,6 +118,7 @@ pub(crate) fn run(named: &[&str]) -> Result<()> {
         check.worker_reaches_nothing()?;
         goes_on::goes_on(&check)?;
         table::table(&check).context("the table")?;
+        reports::streams(&check).context("a tensor by a stream")?;
         hands::hands(&check)?;
         forms::panel(&check).context("the panel of a tensor")?;
         forms::forms(&check)?;

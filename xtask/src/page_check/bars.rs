@@ -9,8 +9,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
-use super::goes_on::safetensors;
 use super::memory::Processes;
+use super::steps::safetensors;
 use super::{Check, table};
 use crate::page;
 

@@ -1,12 +1,12 @@
 //! The page survives: hostile names, a cancelled conversion, a fault of its worker.
 
-use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Check;
+use super::steps::safetensors;
 
 /// How many bytes the page's private files have, once that is 0 or after some seconds.
 const KEPT: &str = "for (let tries = 0; ; tries += 1) { \
@@ -96,18 +96,4 @@ fn measures(check: &Check<'_>) -> Result<()> {
     let count = check.browser.awaited(ask, &json!([]))?;
     ensure!(count == 1, "the statistics count {count}");
     Ok(())
-}
-
-/// A file of f32 tensors of `bytes` zeros each.
-pub(super) fn safetensors(path: &Path, names: &[String], bytes: u64) -> Result<()> {
-    let place = |(at, name): (u64, &String)| {
-        let begin = at * bytes;
-        (name.clone(), json!({ "dtype": "F32", "shape": [bytes / 4], "data_offsets": [begin, begin + bytes] }))
-    };
-    let mut header = Value::Object((0..).zip(names).map(place).collect()).to_string();
-    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
-    let mut file = std::fs::File::create(path)?;
-    file.write_all(&(header.len() as u64).to_le_bytes())?;
-    file.write_all(header.as_bytes())?;
-    Ok(file.set_len(8 + header.len() as u64 + bytes * names.len() as u64)?)
 }

@@ -7,8 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Check;
-use super::goes_on::safetensors;
-use super::steps::{DIGEST, data, sha256};
+use super::steps::{DIGEST, data, safetensors, sha256};
 
 const SMALL: &str = "other/two.safetensors";
 

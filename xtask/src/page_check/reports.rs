@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::steps::{npy, safetensors};
 use super::{Check, differ, is_narrow};
 
 /// The tensors of a file that are looked at, and the most values that are compared.
@@ -119,6 +120,47 @@ fn told(check: &Check<'_>, call: &str, arguments: &Value) -> Result<Value> {
     let body = format!("try {{ return await {call}; }} catch (e) {{ return {{ refused: e.message }}; }}");
     let told = check.browser.awaited(&body, arguments)?;
     told.as_str().map_or_else(|| Ok(told.clone()), |text| Ok(serde_json::from_str(text)?))
+}
+
+/// The statistics of a large tensor, which the worker reads by a stream: those of the tool, with each reading that a
+/// measurement takes. None of its bytes stay, as they would of a reading by pieces.
+pub(super) fn streams(check: &Check<'_>) -> Result<()> {
+    let plain = (0..1_000_003_u32).map(|i| ((i % 1000) as f32).sin());
+    let infinite = plain.clone().chain([f32::INFINITY, f32::NAN]);
+    let huge = (0..300_001).map(|i| f64::from(i) * 1e300);
+    let cases = [
+        ("<f4", "(1000003,)", plain.flat_map(f32::to_le_bytes).collect::<Vec<u8>>()),
+        ("<f4", "(5, 200001)", infinite.flat_map(f32::to_le_bytes).collect()),
+        ("<f8", "(300001,)", huge.flat_map(f64::to_le_bytes).collect()),
+    ];
+    for (descr, shape, values) in cases {
+        let file = check.work.join("streamed.npy");
+        npy(&file, descr, shape, &values)?;
+        check.give(&file)?;
+        let wanted = check.tool(&file, &["stats", "--hist", "streamed.npy"])?;
+        ensure!(wanted["tensors"][0]["histogram"].is_object(), "the tool says {wanted}");
+        let found = told(check, "ask('stats', { key: files.at(-1).key, place: 0, bins: 16 })", &json!([]))?;
+        same_rows(&wanted, &json!([found])).context(shape)?;
+        let kept = check.browser.awaited("return (await ask('memory')).windows;", &json!([]))?;
+        ensure!(kept.as_u64().is_some_and(|bytes| bytes < 1 << 20), "{shape}: {kept} bytes are kept of pieces");
+        check.browser.script("remove(files.at(-1));", &json!([]))?;
+        std::fs::remove_file(&file)?;
+    }
+    for_long(check)
+}
+
+/// Gigabytes by streams: a browser that collects its garbage meanwhile goes on answering.
+fn for_long(check: &Check<'_>) -> Result<()> {
+    let file = check.work.join("long.safetensors");
+    safetensors(&file, &["zeros".to_owned()], 512 << 20)?;
+    check.give(&file)?;
+    let all = "for (let i = 0; i < 12; i += 1) \
+        if (JSON.parse(await ask('stats', { key: files.at(-1).key, place: 0, bins: 0 })).zeros !== 2 ** 27) return i; \
+        return 'zeros';";
+    let found = check.browser.awaited(all, &json!([]))?;
+    ensure!(found == "zeros", "the reading {found} of many finds other values");
+    std::fs::remove_file(&file)?;
+    check.browser.script("remove(files.at(-1));", &json!([])).map(drop)
 }
 
 /// Two answers are the same. An error has the same words; the help of an error names a command of the tool.

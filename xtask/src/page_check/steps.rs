@@ -1,9 +1,10 @@
 //! Steps that several checks take: a file in a folder for the tool, a field of the form, digests.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Check;
@@ -51,4 +52,18 @@ pub(super) fn npy(file: &Path, descr: &str, shape: &str, values: &[u8]) -> Resul
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     let bytes = [&b"\x93NUMPY\x01\x00\x76\x00"[..], format!("{header:<117}\n").as_bytes(), values].concat();
     std::fs::write(file, bytes).with_context(|| file.display().to_string())
+}
+
+/// A file of f32 tensors of `bytes` zeros each.
+pub(super) fn safetensors(path: &Path, names: &[String], bytes: u64) -> Result<()> {
+    let place = |(at, name): (u64, &String)| {
+        let begin = at * bytes;
+        (name.clone(), json!({ "dtype": "F32", "shape": [bytes / 4], "data_offsets": [begin, begin + bytes] }))
+    };
+    let mut header = Value::Object((0..).zip(names).map(place).collect()).to_string();
+    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+    let mut file = std::fs::File::create(path)?;
+    file.write_all(&(header.len() as u64).to_le_bytes())?;
+    file.write_all(header.as_bytes())?;
+    Ok(file.set_len(8 + header.len() as u64 + bytes * names.len() as u64)?)
 }

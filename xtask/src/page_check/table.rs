@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::Check;
-use super::goes_on::safetensors;
+use super::steps::safetensors;
 use crate::shell;
 
 const MANY: usize = 60_000;
