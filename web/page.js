@@ -543,7 +543,7 @@ const compare = (file) => {
     into.replaceChildren(el("p", {}, WORDS.equal(found)), ...(found.error ? [el("p", { className: "bad" }, visible(found.error.message))] : []),
       ...(found.tensors.length ? tableOf(WORDS.differences, found.tensors, cells) : []), el("ul", {}, ...found.notes.map((text) => el("li", {}, visible(text)))));
   };
-  return [el("p", {}, el("label", {}, WORDS.other, " ", other), " ", el("button", { type: "button", id: "compare", onclick: () => run().catch(failed(into)) }, WORDS.compare)), into];
+  return [el("p", { className: "long" }, el("label", {}, WORDS.other, " ", other), el("button", { type: "button", id: "compare", onclick: () => run().catch(failed(into)) }, WORDS.compare)), into];
 };
 
 // ---- convert
@@ -568,7 +568,7 @@ const convert = (file) => {
   const names = el("select", { id: "names" }, ...options([["", form.keep], ["torch", form.torch]]));
   const dtype = el("select", { id: "dtype" }, ...options([["", form.keep], ...["f16", "bf16", "f32", "f64"].map((d) => [d, d])]));
   const layout = el("select", { id: "layout" }, ...options([["", form.keep], ...["oihw", "hwio", "ohwi"].map((d) => [d, d])]));
-  const only = el("input", { id: "only", type: "text", placeholder: WORDS.filter, value: file.patterns ?? "" });
+  const only = el("input", { id: "only", type: "text", placeholder: WORDS.patterns, value: file.patterns ?? "" });
   const net = el("input", { id: "net", type: "file", accept: ".prototxt,.txt,.json" });
   const others = files.filter((one) => one !== file);
   if (!others.some((one) => one.key === file.into)) file.into = null;
@@ -762,8 +762,8 @@ const resultOf = (result) => {
   };
   const lost = result.said.lost.map((change) => el("li", { className: "bad" }, visible(change.message)));
   return el("div", { className: "result" }, el("p", {}, WORDS.done(visible(result.name), bytes(result.said.bytes_out)), " ",
-    el("button", { type: "button", className: "main", onclick: () => save().catch(() => {}) }, WORDS.save)),
-  el("button", { type: "button", className: "reopen", onclick: () => add(new File([result.output], result.name)) }, WORDS.reopen),
+    el("button", { type: "button", className: "main", onclick: () => save().catch(() => {}) }, WORDS.save), " ",
+    el("button", { type: "button", className: "reopen", onclick: () => add(new File([result.output], result.name)) }, WORDS.reopen)),
   el("ul", {}, ...lost), result.said.blake3 ? el("p", { className: "dim digest" }, WORDS.input(result.said.blake3)) : null,
   result.said.sha256 ? el("p", { className: "dim digest" }, WORDS.sha256(result.said.sha256)) : null,
   result.receipt ? receiptOf(result.receipt, WORDS.receipt) : el("p", { className: "dim" }, WORDS.noReceipt));

@@ -68,6 +68,10 @@ fn before_the_break(check: &Check<'_>) -> Result<()> {
     let found = check.browser.script("return files[0].list;", &json!([]))?;
     ensure!(wanted["tensors"].as_array().is_some_and(|tensors| !tensors.is_empty()), "the tool saves nothing");
     ensure!(found["tensors"] == wanted["tensors"], "the page has {}, the tool {}", found["tensors"], wanted["tensors"]);
+    check.browser.script("show('verify'); $('verify').click();", &json!([]))?;
+    check.browser.until("$('verdict').querySelector('.bad')")?;
+    let said = check.browser.script("return $('verdict').querySelector('.bad').textContent;", &json!([]))?;
+    ensure!(said == "1 finding", "the verdict is {said}");
     check.browser.script(CLEAR, &json!([])).map(drop)
 }
 
