@@ -295,6 +295,9 @@ impl Check<'_> {
                 let wide = "const e = document.documentElement; return e.scrollWidth - e.clientWidth;";
                 let over = self.browser.script(wide, &json!([]))?;
                 ensure!(over == 0, "{tab} at {width} pixels is {over} too wide");
+                let lines = "return new Set([...$('tabs').children].map((one) => one.offsetTop)).size;";
+                let lines = self.browser.script(lines, &json!([]))?;
+                ensure!(lines == 1, "the tabs stand in {lines} lines at {width} pixels in {tab}");
             }
         }
         Ok(())
