@@ -161,7 +161,7 @@ impl Source for Seekable {
             out.copy_from_slice(bytes);
             return Ok(());
         }
-        let Some((begin, window)) = blocks.window(offset, out.len()) else { return self.fetch(offset, out) };
+        let Some((begin, window)) = blocks.window(offset, out.len(), self.len) else { return self.fetch(offset, out) };
         let mut bytes = vec![0; (self.len - begin).min(window as u64) as usize];
         self.fetch(begin, &mut bytes)?;
         out.copy_from_slice(&bytes[(offset - begin) as usize..][..out.len()]);

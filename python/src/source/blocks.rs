@@ -49,7 +49,8 @@ impl Blocks {
     }
 
     /// Where to begin, and how many bytes to read, for a read of `len` that no block has; `None` for the read itself.
-    pub(super) fn window(&self, offset: u64, len: usize) -> Option<(u64, usize)> {
+    /// A read of the end, where the list of an archive stands, has the bytes before it.
+    pub(super) fn window(&self, offset: u64, len: usize, file_len: u64) -> Option<(u64, usize)> {
         if len >= OF_VALUES {
             return None;
         }
@@ -57,7 +58,8 @@ impl Blocks {
         let near = before.filter(|(start, block)| offset - *start <= block.len() as u64 + NEAR);
         let longest = if len > OF_HEADERS { OF_VALUES } else { LONGEST };
         let window = near.map_or(FIRST, |(_, block)| (block.len().max(FIRST) * GROWTH).min(longest));
-        let before = if len > OF_HEADERS { 0 } else { offset.min(BEFORE) };
+        let is_end = offset + len as u64 == file_len;
+        let before = if len > OF_HEADERS { 0 } else { offset.min(if is_end { FIRST as u64 } else { BEFORE }) };
         Some((offset - before, window.max(len + before as usize)))
     }
 

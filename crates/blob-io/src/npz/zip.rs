@@ -11,7 +11,7 @@ use crate::wire::cursor::Cursor;
 const END_LEN: u64 = 22;
 const MAX_COMMENT: u64 = u16::MAX as u64;
 /// The record is looked for first in as many bytes at the file's end.
-const NEAR: u64 = 4 << 10;
+const NEAR: u64 = 256;
 /// A local header without the name and the extra fields.
 const LOCAL_LEN: u64 = 30;
 
