@@ -85,6 +85,8 @@ mod folds_mxnet; // every BatchNorm of MXNet's
 mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
 mod identity; // options that change the bytes of a conversion within one format
+#[cfg(target_os = "linux")]
+mod killed_files; // a conversion that is killed leaves the folder as it was
 #[cfg(unix)]
 mod killed_pairs; // two files of one net stay of one net when the tool is killed
 mod later_steps; // what a receipt says was done counts in every later step

@@ -1,5 +1,5 @@
-//! A file that is being written: a temporary file beside the target, renamed to the target when complete, a place of
-//! the caller's, or a pipe.
+//! A file that is being written: one without a name or under a temporary name, which gets the target's name when
+//! complete, a place of the caller's, or a pipe.
 //!
 //! An existing target stays unchanged until the new file is complete. Relies on the file system's rename and file
 //! locks; knows no format.
@@ -11,6 +11,7 @@ mod disk;
 #[cfg(test)]
 mod failures;
 mod kept;
+mod nameless;
 mod pair;
 mod set;
 mod sibling;
@@ -48,10 +49,11 @@ pub enum IfExists {
 
 /// A file that is being written, or standard output.
 ///
-/// A regular file is written under a temporary name beside the target, `.NAME.blob-tmp-…`, and [`Output::finish`] gives
-/// the file the target's name; until then an existing target stays unchanged. Dropping the output unfinished removes
-/// the temporary. After a crash the next output to the same target removes the temporary. A target that is a pipe or a
-/// device is written directly.
+/// A regular file has no name while it is written, so that a killed process leaves nothing, and [`Output::finish`]
+/// gives it the target's; until then an existing target stays unchanged. Where the system has no files without a name,
+/// and for the moment before another file is replaced, the name is a temporary one beside the target,
+/// `.NAME.blob-tmp-…`. Dropping the output unfinished removes the temporary. After a crash the next output to the same
+/// target removes the temporary. A target that is a pipe or a device is written directly.
 #[derive(Debug)]
 pub struct Output {
     /// The target, as the caller named it.
@@ -65,7 +67,7 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Backing {
-    /// A temporary file beside the target.
+    /// A file without a name, or a temporary file beside the target.
     Sibling(Sibling),
     /// A file in an [`OutputDir`], whose folder is the temporary.
     Inside {
@@ -360,6 +362,7 @@ fn parent(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use super::nameless::ways::{self, Way};
     use super::*;
 
     fn folder() -> tempfile::TempDir {
@@ -379,6 +382,12 @@ mod tests {
 
     #[test]
     fn a_file_has_its_name_only_when_it_is_whole() {
+        for way in Way::ALL {
+            ways::with(way, || has_its_name_only_when_it_is_whole(way));
+        }
+    }
+
+    fn has_its_name_only_when_it_is_whole(way: Way) {
         let folder = folder();
         let target = folder.path().join("x.npz");
         let mut output = Output::create(&target, IfExists::Refuse).unwrap();
@@ -391,7 +400,8 @@ mod tests {
             }
         });
         let there = names(folder.path());
-        assert!(there.len() == 1 && there[0].starts_with(".x.npz.blob-tmp-"), "{there:?}");
+        let temporary = if way == Way::Named { 1 } else { 0 };
+        assert!(there.len() == temporary && there.iter().all(|name| name.starts_with(".x.npz.blob-tmp-")), "{there:?}");
         output.finish().unwrap();
         assert_eq!(names(folder.path()), ["x.npz"]);
         assert_eq!(fs::read(&target).unwrap(), [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]);
@@ -474,12 +484,15 @@ mod tests {
     #[test]
     fn a_link_never_replaces_a_file() {
         // Tests the link that `finish` relies on, without the check before it.
-        let folder = folder();
-        let target = folder.path().join("x");
-        let sibling = Sibling::create("x", &target, IfExists::Refuse, None).unwrap();
-        fs::write(&target, "first").unwrap();
-        assert!(message(sibling.link("x")).contains("exists"));
-        assert_eq!(fs::read(&target).unwrap(), b"first");
+        for way in Way::ALL {
+            let folder = folder();
+            let target = folder.path().join("x");
+            let create = || Sibling::create("x", &target, IfExists::Refuse, None);
+            let mut sibling = ways::with(way, create).unwrap();
+            fs::write(&target, "first").unwrap();
+            assert!(message(ways::with(way, || sibling.link("x"))).contains("exists"));
+            assert_eq!(fs::read(&target).unwrap(), b"first");
+        }
     }
 
     #[test]
@@ -496,10 +509,11 @@ mod tests {
     fn what_a_crash_left_is_removed_and_what_is_in_use_is_not() {
         let folder = folder();
         let target = folder.path().join("x");
-        let other = Output::create(&target, IfExists::Refuse).unwrap();
+        let create = || ways::with(Way::Named, || Output::create(&target, IfExists::Refuse)).unwrap();
+        let other = create();
         fs::write(folder.path().join(".x.blob-tmp-0123456789abcdef"), "left").unwrap();
         fs::write(folder.path().join(".y.blob-tmp-0123456789abcdef"), "of another").unwrap();
-        let output = Output::create(&target, IfExists::Refuse).unwrap();
+        let output = create();
         let there = names(folder.path());
         assert_eq!(there.len(), 3, "{there:?}");
         assert!(!there.contains(&".x.blob-tmp-0123456789abcdef".to_owned()));
@@ -566,24 +580,28 @@ mod tests {
             assert_eq!(mode & 0o777, 0o604);
         }
 
+        fn of(backing: &Backing) -> &File {
+            let Backing::Sibling(sibling) = backing else { panic!("{backing:?}") };
+            sibling.file()
+        }
+
         #[test]
         fn a_file_that_is_replaced_is_as_private_as_before_from_the_first_moment() {
             let folder = folder();
             let target = folder.path().join("x");
-            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-            for old in [0o600, 0o640, 0o666, 0o400] {
+            let mode = |file: &File| file.metadata().unwrap().permissions().mode() & 0o777;
+            for (old, way) in [0o600, 0o640, 0o666, 0o400].into_iter().flat_map(|old| Way::ALL.map(|way| (old, way))) {
                 let _ = fs::remove_file(&target);
                 fs::write(&target, "old").unwrap();
                 fs::set_permissions(&target, fs::Permissions::from_mode(old)).unwrap();
-                let mut output = Output::create(&target, IfExists::Replace).unwrap();
-                let temporary = folder.path().join(&names(folder.path())[0]);
-                assert_eq!(mode(&temporary), 0o600, "{temporary:?}");
+                let mut output = ways::with(way, || Output::create(&target, IfExists::Replace)).unwrap();
+                assert_eq!(mode(of(&output.backing)), 0o600, "{way:?}");
                 output.write_all(b"new").unwrap();
-                assert_eq!(mode(&temporary), 0o600);
-                let complete = output.complete().unwrap();
-                assert_eq!((mode(&temporary), fs::read(&target).unwrap()), (old, b"old".to_vec()));
-                complete.publish().unwrap();
-                assert_eq!((mode(&target), fs::read(&target).unwrap()), (old, b"new".to_vec()));
+                assert_eq!(mode(of(&output.backing)), 0o600);
+                let complete = ways::with(way, || output.complete()).unwrap();
+                assert_eq!((mode(of(&complete.backing)), fs::read(&target).unwrap()), (old, b"old".to_vec()));
+                ways::with(way, || complete.publish()).unwrap();
+                assert_eq!((mode(&File::open(&target).unwrap()), fs::read(&target).unwrap()), (old, b"new".to_vec()));
             }
         }
 

@@ -70,10 +70,13 @@ struct Meanwhile {
 }
 
 impl Meanwhile {
-    /// Gives the first file of the two, which has a temporary name, the other name, and takes the target's. False if
-    /// files cannot be linked here; then nothing has changed.
-    fn publish(self, first: &SetFile) -> Result<bool, Error> {
-        if disk::hard_link(first.sibling.temporary(), &self.values).is_err() {
+    /// Gives the first file of the two the other name, and takes the target's. False if files cannot be linked here;
+    /// then nothing has changed.
+    fn publish(self, first: &mut SetFile) -> Result<bool, Error> {
+        let SetFile { name, sibling } = first;
+        let is_linked = sibling.link_to(&self.values).is_ok()
+            || sibling.temporary(name).is_ok() && sibling.link_to(&self.values).is_ok();
+        if !is_linked {
             return Ok(false);
         }
         sync_folder(&parent(&self.values));
@@ -86,9 +89,9 @@ impl Meanwhile {
 }
 
 /// Names two files in place of those that exist. Where files cannot be linked, no file takes the last name meanwhile.
-fn replace_both(first: SetFile, last: SetFile, before: Before) -> Result<(), Error> {
+fn replace_both(mut first: SetFile, mut last: SetFile, before: Before) -> Result<(), Error> {
     if first.is_there() || last.is_there() {
-        [&first, &last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
+        [&mut first, &mut last].into_iter().try_for_each(|member| member.sibling.sync(&member.name))?;
     }
     let added: Vec<PathBuf> =
         [&first, &last].iter().filter(|new| !new.is_there()).map(|new| new.target().into()).collect();
@@ -100,7 +103,7 @@ fn replace_both(first: SetFile, last: SetFile, before: Before) -> Result<(), Err
     let is_kept = match before {
         Before::Meanwhile(meanwhile) if is_linked => {
             values = Some(meanwhile.values.clone());
-            meanwhile.publish(&first)
+            meanwhile.publish(&mut first)
         }
         Before::Meanwhile(_) | Before::Goes => Ok(false),
         Before::Stays => Ok(true),

@@ -3,7 +3,7 @@
 //! Thin: every function is the call of the standard library of that name.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek};
 use std::path::Path;
 
 use crate::wire::sink::Sink;
@@ -12,6 +12,30 @@ use crate::wire::source::{FileSource, Source};
 pub(super) fn create(options: &OpenOptions, path: &Path) -> io::Result<File> {
     may_fail()?;
     options.open(path)
+}
+
+/// Makes a file without a name in a folder.
+#[cfg(target_os = "linux")]
+pub(super) fn create_nameless(options: &mut OpenOptions, folder: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    may_fail()?;
+    options.custom_flags(rustix::fs::OFlags::TMPFILE.bits().cast_signed()).open(folder)
+}
+
+/// Gives an open file a name, also one that has none.
+#[cfg(target_os = "linux")]
+pub(super) fn link_open(file: &File, to: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+    use std::os::fd::AsRawFd;
+    may_fail()?;
+    Ok(linkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), CWD, to, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+/// Copies all bytes of a file to the beginning of another.
+pub(super) fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
+    may_fail()?;
+    from.rewind()?;
+    io::copy(&mut from, &mut to).map(drop)
 }
 
 pub(super) fn create_dir(options: &fs::DirBuilder, path: &Path) -> io::Result<()> {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::disk;
 use super::disk::failing::{Fails, with};
+use super::nameless::ways::{self, Way};
 use super::{Complete, IfExists, Output, OutputDir};
 use crate::error::Error;
 use crate::folder::listing::FOLDER_LIST;
@@ -203,12 +204,15 @@ fn fails(case: &Case, fails: Fails, if_exists: IfExists) -> bool {
 
 #[test]
 fn whatever_fails_the_old_or_the_new_is_whole_and_the_next_run_cleans_up() {
-    for case in &CASES {
+    let all = CASES.iter().flat_map(|case| Way::ALL.map(|way| (case, way)));
+    // A folder has its files under their names from the start.
+    for (case, way) in all.filter(|(case, way)| case.name != "folder" || *way == Way::Nameless) {
         for if_exists in [IfExists::Refuse, IfExists::Replace] {
             for kind in [Fails::Once, Fails::From] {
-                let calls = (0..200).take_while(|call| fails(case, kind(*call), if_exists)).count();
+                let calls = (0..200).take_while(|call| ways::with(way, || fails(case, kind(*call), if_exists)));
+                let calls = calls.count();
                 assert!((3..199).contains(&calls), "{}: {calls}", case.name);
-                println!("{} {if_exists:?}: {calls} calls fail", case.name);
+                println!("{}, {way:?}, {if_exists:?}: {calls} calls fail", case.name);
             }
         }
     }
@@ -237,9 +241,12 @@ fn incomplete(fails: Fails) -> bool {
 
 #[test]
 fn an_index_of_a_missing_file_never_names_a_new_one_beside_old_ones() {
-    let mut pairs = 0;
-    for first in (0..200).take_while(|first| incomplete(Fails::Once(*first))) {
-        pairs += (first + 1..200).take_while(|then| incomplete(Fails::Then(first, *then))).count();
+    for way in Way::ALL {
+        let incomplete = |fails| ways::with(way, || incomplete(fails));
+        let mut pairs = 0;
+        for first in (0..200).take_while(|first| incomplete(Fails::Once(*first))) {
+            pairs += (first + 1..200).take_while(|then| incomplete(Fails::Then(first, *then))).count();
+        }
+        assert!(pairs > 100, "{way:?}: {pairs}");
     }
-    assert!(pairs > 100, "{pairs}");
 }

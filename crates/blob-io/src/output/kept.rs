@@ -7,7 +7,7 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use crate::output::disk;
+use crate::output::{disk, nameless};
 
 /// The protection of the file or the folder that is replaced; none if none is.
 #[derive(Debug)]
@@ -25,12 +25,21 @@ impl Kept {
 
     /// Makes a new file. One that replaces another can be opened by the owner alone.
     pub(super) fn create_file(&self, path: &Path) -> io::Result<File> {
+        disk::create(self.options().create_new(true), path)
+    }
+
+    /// Makes a new file in a folder, without a name. See [`nameless`].
+    pub(super) fn create_nameless(&self, folder: &Path) -> io::Result<File> {
+        nameless::create(&mut self.options(), folder)
+    }
+
+    fn options(&self) -> OpenOptions {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
+        options.read(true).write(true);
         if self.replaces() {
             unix::private_file(&mut options);
         }
-        disk::create(&options, path)
+        options
     }
 
     /// Makes a new folder. One that replaces another can be opened by the owner alone.

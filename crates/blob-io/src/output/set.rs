@@ -195,13 +195,13 @@ pub(super) fn add(files: Vec<SetFile>, index: SetFile) -> Result<(), Error> {
 
 /// Names the files in place of those that exist.
 fn replace(
-    files: Vec<SetFile>,
-    index: SetFile,
+    mut files: Vec<SetFile>,
+    mut index: SetFile,
     renamed: &impl Fn(&[u8], &BTreeMap<String, String>) -> Option<Vec<u8>>,
 ) -> Result<(), Error> {
     // What the index names must be on the disk before the index is.
     if index.is_there() || files.iter().any(SetFile::is_there) {
-        files.iter().chain([&index]).try_for_each(|member| member.sibling.sync(&member.name))?;
+        files.iter_mut().chain([&mut index]).try_for_each(|member| member.sibling.sync(&member.name))?;
     }
     let (folder, target) = (parent(index.target()), index.target().to_owned());
     let added: Vec<PathBuf> = files.iter().filter(|file| !file.is_there()).map(|file| file.target().into()).collect();
@@ -255,7 +255,7 @@ impl Old {
         if old.pairs().try_for_each(|(file, other)| optional(disk::hard_link(file, other))).is_err() {
             return old.without_links(index);
         }
-        let written = Sibling::create(&index.name, index.target(), IfExists::Replace, None).and_then(|sibling| {
+        let written = Sibling::create(&index.name, index.target(), IfExists::Replace, None).and_then(|mut sibling| {
             disk::write_all_at(sibling.file(), 0, &text).map_err(|e| failed(&index.name, "write", e))?;
             sibling.complete(&index.name)?;
             sync_folder(&parent(index.target()));

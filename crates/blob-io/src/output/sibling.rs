@@ -1,6 +1,8 @@
-//! The temporary file beside the target: creates and renames the file, and removes temporary files that a crash left.
+//! The file that will be the target: creates and names the file, and removes temporary files that a crash left.
 //!
-//! The writing process holds a lock on the file, so a crash left every unlocked one.
+//! Where the system has files without a name, the file has none until it is complete, and a crash leaves nothing.
+//! Elsewhere, and for the moment before a rename, it has a temporary name beside the target. The writing process holds
+//! a lock on a file of such a name, so a crash left every unlocked one.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Existing};
 use crate::filenames::floor;
 use crate::output::kept::Kept;
-use crate::output::{IfExists, disk, exists, failed, parent, request, sibling_failed, sync_folder};
+use crate::output::{IfExists, disk, exists, failed, nameless, parent, request, sibling_failed, sync_folder};
 use crate::wire::source::{FileSource, Source};
 
 /// The extension of a replaced file under a temporary name. Only the replacing process removes such a file.
@@ -29,7 +31,8 @@ const MAX_TRIES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Sibling {
     file: File,
-    temp: PathBuf,
+    /// The temporary name, if the file has one.
+    temp: Option<PathBuf>,
     /// The target with every link resolved.
     target: PathBuf,
     /// The file whose protection a new file gets that replaces none.
@@ -48,25 +51,23 @@ impl Sibling {
         if target.file_name().is_none() {
             return Err(request(name, "is not a file name"));
         }
-        make_temporary(name, &target, "file", |temp| {
-            let (target, like) = (target.clone(), like.map(Path::to_owned));
-            let file = kept(Kept::of(&target), like.as_deref()).create_file(&temp)?;
-            let sibling = Self { file, temp, target, like, if_exists, in_use: Vec::new(), done: false };
-            Ok(sibling.lock().then_some(sibling))
-        })
-    }
-
-    /// Takes the lock. False if another process took the file for stale and locked first. On a file system without
-    /// locks no other process can lock the file either.
-    fn lock(&self) -> bool {
-        !matches!(self.file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(&self.temp).is_ok()
+        let kept = kept(Kept::of(&target), like);
+        let (file, temp) = match kept.create_nameless(&parent(&target)) {
+            Ok(file) => (file, None),
+            Err(_) => make_temporary(name, &target, "file", |temp| {
+                let file = kept.create_file(&temp)?;
+                Ok(is_locked(&file, &temp).then_some((file, Some(temp))))
+            })?,
+        };
+        let like = like.map(Path::to_owned);
+        Ok(Self { file, temp, target, like, if_exists, in_use: Vec::new(), done: false })
     }
 
     /// Removes temporary files that earlier runs to the same target left; that of this run is locked.
     pub(super) fn remove_stale(&mut self) {
         let Self { temp, target, in_use, .. } = self;
         remove_stale(target, &mut |path| {
-            if path != temp && !remove_if_free(path) {
+            if temp.as_deref() != Some(path) && !remove_if_free(path) {
                 in_use.push(path.to_owned());
             }
         });
@@ -74,10 +75,6 @@ impl Sibling {
 
     pub(super) fn file(&self) -> &File {
         &self.file
-    }
-
-    pub(super) fn temporary(&self) -> &Path {
-        &self.temp
     }
 
     pub(super) fn target(&self) -> &Path {
@@ -89,7 +86,7 @@ impl Sibling {
     }
 
     /// Gives the file the protection of the replaced one, and syncs the file then.
-    pub(super) fn complete(&self, name: &str) -> Result<(), Error> {
+    pub(super) fn complete(&mut self, name: &str) -> Result<(), Error> {
         let own = Kept::of(&self.target);
         let replaces = own.replaces();
         let kept = kept(own, self.like.as_deref());
@@ -110,19 +107,54 @@ impl Sibling {
         if is_same { Ok(()) } else { Err(exists(name, Existing::Different)) }
     }
 
-    pub(super) fn sync(&self, name: &str) -> Result<(), Error> {
+    /// Syncs the file, under a temporary name where the file system might pass over a file without one.
+    pub(super) fn sync(&mut self, name: &str) -> Result<(), Error> {
+        if self.temp.is_none() && !nameless::is_synced(&self.file) {
+            self.temporary(name)?;
+        }
         disk::sync(&self.file).map_err(|e| failed(name, "sync", e))
+    }
+
+    /// The temporary name, which the file gets here if it has none: locked before another process can see it.
+    pub(super) fn temporary(&mut self, name: &str) -> Result<&Path, Error> {
+        let temp = match self.temp.take() {
+            Some(temp) => temp,
+            None => {
+                let _ = self.file.try_lock();
+                let (temp, copy) = make_temporary(name, &self.target, "file", |temp| self.named(temp))?;
+                if let Some(copy) = copy {
+                    self.file = copy;
+                }
+                temp
+            }
+        };
+        Ok(self.temp.insert(temp))
+    }
+
+    /// Gives the file this temporary name. If the system does not name open files after all, a copy gets the name, and
+    /// is returned; `None` if another process has locked the copy.
+    fn named(&self, temp: PathBuf) -> io::Result<Option<(PathBuf, Option<File>)>> {
+        match nameless::link(&self.file, &temp) {
+            Ok(()) => return Ok(Some((temp, None))),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(e),
+            Err(_) => {}
+        }
+        let kept = kept(Kept::of(&self.target), self.like.as_deref());
+        let copy = kept.create_file(&temp)?;
+        if !is_locked(&copy, &temp) {
+            return Ok(None);
+        }
+        let copied = disk::copy(&self.file, &copy).and_then(|()| kept.protect(&copy));
+        let done = copied.and_then(|()| if kept.replaces() { disk::sync(&copy) } else { Ok(()) });
+        if done.is_err() {
+            let _ = disk::remove_file(&temp);
+        }
+        done.map(|()| Some((temp, Some(copy))))
     }
 
     pub(super) fn publish(mut self, name: &str) -> Result<(), Error> {
         match self.if_exists {
-            IfExists::Replace => {
-                let replaces = fs::symlink_metadata(&self.target).is_ok();
-                disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename over the target", e))?;
-                if replaces {
-                    sync_folder(&parent(&self.target));
-                }
-            }
+            IfExists::Replace => self.replace(name)?,
             IfExists::Same => match self.link(name) {
                 // The file was there, or another process has just named its own.
                 Err(Error::Exists { .. }) => return self.check_same(name),
@@ -138,29 +170,58 @@ impl Sibling {
         Ok(())
     }
 
+    /// Names the file, in place of one that is there.
+    fn replace(&mut self, name: &str) -> Result<(), Error> {
+        let replaces = fs::symlink_metadata(&self.target).is_ok();
+        if self.temp.is_none() && !replaces && self.link_to(&self.target).is_ok() {
+            return Ok(());
+        }
+        self.rename(name, "rename over the target")?;
+        if replaces {
+            sync_folder(&parent(&self.target));
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, name: &str, action: &str) -> Result<(), Error> {
+        let target = self.target.clone();
+        disk::rename(self.temporary(name)?, &target).map_err(|e| failed(name, action, e))
+    }
+
+    /// Gives the file one more name, which no file has yet.
+    pub(super) fn link_to(&self, path: &Path) -> io::Result<()> {
+        self.temp.as_ref().map_or_else(|| nameless::link(&self.file, path), |temp| disk::hard_link(temp, path))
+    }
+
     /// Names the file without ever replacing another file: a link fails where a rename would not.
-    pub(super) fn link(&self, name: &str) -> Result<(), Error> {
-        match disk::hard_link(&self.temp, &self.target) {
+    pub(super) fn link(&mut self, name: &str) -> Result<(), Error> {
+        match self.link_to(&self.target) {
             Ok(()) => {
                 // The target is complete. If the temporary name cannot be removed, the next run removes that name.
-                let _ = disk::remove_file(&self.temp);
+                let _ = self.temp.as_ref().map(|temp| disk::remove_file(temp));
                 Ok(())
             }
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(exists(name, Existing::File)),
             // A file system without links: only a file that appears between this check and the rename would be
             // replaced.
             Err(_) if fs::symlink_metadata(&self.target).is_ok() => Err(exists(name, Existing::File)),
-            Err(_) => disk::rename(&self.temp, &self.target).map_err(|e| failed(name, "rename to the target", e)),
+            Err(_) => self.rename(name, "rename to the target"),
         }
     }
 }
 
 impl Drop for Sibling {
     fn drop(&mut self) {
-        if !self.done {
-            let _ = disk::remove_file(&self.temp);
+        if let (Some(temp), false) = (&self.temp, self.done) {
+            let _ = disk::remove_file(temp);
         }
     }
+}
+
+/// Takes the lock of a new file. False if another process took the file for stale and locked first. On a file system
+/// without locks no other process can lock the file either.
+fn is_locked(file: &File, temp: &Path) -> bool {
+    !matches!(file.try_lock(), Err(TryLockError::WouldBlock)) && fs::symlink_metadata(temp).is_ok()
 }
 
 fn kept(kept: Kept, like: Option<&Path>) -> Kept {
