@@ -2,21 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use blob_core::DType;
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::layout::{Layout, Splice, TensorSpec};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, TensorName};
 
 use crate::change::{Change, Effect, listed};
+use crate::fits::{Unfit, check_fits};
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
 use crate::stored::{LABEL, is_numbered, numbered, told_label};
 use crate::transform::{StripDiff, Transform};
-use blob_io::words::{joined, listed_problems, quoted};
-
-/// The most names in parentheses behind the first misfit, of other tensors with the same reason.
-const NAMED: usize = 2;
+use blob_io::words::quoted;
 
 /// The metadata key of a solver state's iteration.
 pub(crate) const ITER: &str = "iter";
@@ -336,65 +333,4 @@ fn note_dtype(tensor: &mut Planned, base: &Checkpoint) {
     if let Some(was) = was.filter(|was| *was != tensor.spec.dtype) {
         tensor.changes.push(Change::unasked(Effect::OtherDtype { was, to: tensor.spec.dtype }));
     }
-}
-
-/// The reason why a tensor does not fit in the place of an array.
-pub(crate) struct Unfit {
-    /// The reason, in words that follow the tensor's name.
-    words: String,
-    remedy: Option<Remedy>,
-}
-
-impl Unfit {
-    pub(crate) fn new(words: impl Into<String>) -> Self {
-        Self { words: words.into(), remedy: None }
-    }
-
-    pub(crate) fn of_shape(tensor: &Planned, entry: &Entry) -> Self {
-        Self::new(format!("is {} there, not {}", entry.shape(), tensor.spec.shape))
-    }
-
-    pub(crate) fn of_dtype(tensor: &Planned, there: DType) -> Self {
-        let remedy = (there.is_float() && tensor.spec.dtype.is_float()).then_some(Remedy::Dtype);
-        Self { words: format!("is of {there} there, not of {}", tensor.spec.dtype), remedy }
-    }
-}
-
-/// Checks that `base` has an array of each tensor's name that the tensor fits into; the error names the tensors that
-/// fail.
-pub(crate) fn check_fits(
-    checkpoint: &Checkpoint,
-    base: &Checkpoint,
-    tensors: &[Planned],
-    mut misfit: impl FnMut(&Planned, &Entry) -> Result<Option<Unfit>, Error>,
-) -> Result<(), Error> {
-    let mut misfits = Vec::new();
-    for tensor in tensors {
-        let name = &tensor.spec.name;
-        let found = match base.entry(name) {
-            None => Some(Unfit { words: "is not there".to_owned(), remedy: Some(Remedy::Names) }),
-            Some(entry) => match (entry.foreign_dtype(), entry.fault()) {
-                (Some(dtype), _) => Some(Unfit::new(format!("is of dtype {dtype} there, which blob does not write"))),
-                (_, Some(fault)) => Some(Unfit::new(format!("cannot be replaced there: {fault}"))),
-                _ => misfit(tensor, entry)?,
-            },
-        };
-        misfits.extend(found.map(|found| (quoted(name), found)));
-    }
-    let Some((_, first)) = misfits.first() else { return Ok(()) };
-    let remedy = first.remedy;
-    let mut same: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, misfit) in &misfits {
-        match same.last_mut().filter(|(words, _)| *words == misfit.words) {
-            Some((_, names)) => names.push(name),
-            None => same.push((&misfit.words, vec![name])),
-        }
-    }
-    let problems = same.iter().map(|(words, names)| match &names[..] {
-        [name] => format!("{name} {words}"),
-        [first, others @ ..] => format!("{first} {words} (the same of {})", joined(NAMED, others)),
-        [] => String::new(),
-    });
-    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems.collect()));
-    Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
 }

@@ -174,6 +174,8 @@ pub enum Effect {
     },
     /// Tensors stay as they are, though the order of the values that they meet has changed, or is not known.
     Unfitting(String),
+    /// Parameters that the net of the output needs, and the file lacks, in words.
+    Lacking(String),
     /// Any other fact that a user should know; the fact by itself changes nothing.
     Notice(String),
     /// Any other change that a user should look at.
@@ -243,6 +245,7 @@ impl Effect {
             Self::Unlisted(_) => ("unlisted", Loss),
             Self::Dropped(_) => ("dropped", Loss),
             Self::Unfitting(_) => ("unfitting", Loss),
+            Self::Lacking(_) => ("lacking", Loss),
             Self::WayBack { .. } => ("way-back", Notice),
             Self::Followed { .. } => ("net-followed", Notice),
             Self::Notice(_) => ("notice", Notice),
@@ -313,7 +316,9 @@ impl fmt::Display for Change {
             Effect::MetadataDropped { keys, .. } => write!(f, "metadata left out: {}", listed(keys)),
             Effect::Followed { net } => write!(f, "the net in {net} is followed"),
             Effect::Unlisted(warning) => warning.fmt(f),
-            Effect::Unfitting(text) | Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
+            Effect::Unfitting(text) | Effect::Lacking(text) | Effect::Notice(text) | Effect::Remark(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

@@ -14,9 +14,10 @@ use blob_io::neoml::Archive;
 use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Entry, Error, Format, Refill, Sparse, TensorName};
 
-use crate::caffe::{self, Unfit, check_fits};
+use crate::caffe;
 use crate::change::{Change, Effect};
 use crate::dimensions;
+use crate::fits::{Unfit, check_fits};
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::state::State;

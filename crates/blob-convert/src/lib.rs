@@ -21,6 +21,7 @@ pub mod diff;
 pub mod digest;
 mod dimensions;
 mod finding;
+mod fits;
 mod frame;
 mod goal;
 pub mod graph;

@@ -79,7 +79,7 @@ pub(crate) fn chain(
         if is_idle(&outcome, &specs) {
             chained.idle.push(step.name());
         }
-        let Outcome { made, left_out, notes, unfitting, notices, removed_layers } = outcome;
+        let Outcome { made, left_out, notes, unfitting, lacking, notices, removed_layers } = outcome;
         let gone: HashSet<usize> = left_out.iter().map(|(index, _)| *index).collect();
         let valued = made.iter().filter(|made| {
             made.tensor.dtype != specs[made.from[0]].tensor.dtype || matches!(made.values, Values::Computed(_))
@@ -94,6 +94,7 @@ pub(crate) fn chain(
         chained.left_out.extend(left_out.map(|(index, reason)| LeftOut { name: name(index), reason, is_asked: true }));
         chained.of_file.extend(notes.into_iter().map(|note| Change::unasked(Effect::Remark(note))));
         chained.of_file.extend(unfitting.into_iter().map(|note| Change::unasked(Effect::Unfitting(note))));
+        chained.of_file.extend(lacking.into_iter().map(|note| Change::unasked(Effect::Lacking(note))));
         chained.of_file.extend(notices.into_iter().map(|notice| Change::unasked(Effect::Notice(notice))));
         chained.removed_layers.extend(removed_layers);
         chained.tensors = made.into_iter().map(|made| apply(step.name(), made, &chained.tensors, &gone)).collect();

@@ -9,8 +9,9 @@ use blob_io::layout::Layout;
 use blob_io::net::{Layer, LayerKind};
 use blob_io::{Checkpoint, Entry, Error, Format, Remedy};
 
-use crate::caffe::{self, Unfit, check_fits};
+use crate::caffe;
 use crate::change::{Change, Effect, listed};
+use crate::fits::{Unfit, check_fits};
 use crate::frame;
 use crate::history::{lineage_of, receipt_text};
 use crate::options::{Options, refuse};

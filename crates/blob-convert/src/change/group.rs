@@ -87,7 +87,9 @@ fn detail(change: &Change) -> Cow<'_, str> {
         Effect::Unlisted(warning) => Cow::Borrowed(&warning.text),
         Effect::Guessed { what } => Cow::Borrowed(what),
         Effect::Followed { net } => Cow::Borrowed(net),
-        Effect::Unfitting(text) | Effect::Notice(text) | Effect::Remark(text) => Cow::Borrowed(text),
+        Effect::Unfitting(text) | Effect::Lacking(text) | Effect::Notice(text) | Effect::Remark(text) => {
+            Cow::Borrowed(text)
+        }
         _ => Cow::Borrowed(""),
     }
 }
@@ -207,7 +209,9 @@ impl fmt::Display for Group {
             | Effect::Dropped(_)
             | Effect::WayBack { .. }
             | Effect::Followed { .. } => self.change.fmt(f),
-            Effect::Unfitting(text) | Effect::Notice(text) | Effect::Remark(text) => f.write_str(text),
+            Effect::Unfitting(text) | Effect::Lacking(text) | Effect::Notice(text) | Effect::Remark(text) => {
+                f.write_str(text)
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ impl From<&Error> for Problem {
 
 /// Help for a file that breaks off behind whole arrays.
 fn salvage(e: &Error) -> Option<String> {
-    if matches!(e, Error::LimitExceeded { .. }) {
+    if !takes_whole_arrays(e) {
         return None;
     }
     let arrays = match e.intact()? {
@@ -110,6 +110,11 @@ fn salvage(e: &Error) -> Option<String> {
         several => format!("the {} arrays", grouped(several as u64)),
     };
     Some(format!("--salvage takes {arrays} before it"))
+}
+
+/// Whether --salvage takes the arrays before the fault: a limit holds with it, too.
+pub(crate) fn takes_whole_arrays(e: &Error) -> bool {
+    !matches!(e, Error::LimitExceeded { .. })
 }
 
 /// Help for an error, with the tool's option if there is one.

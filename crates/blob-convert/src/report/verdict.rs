@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::finding::{Finding, Redone};
 use crate::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties, streamed};
-use crate::report::problem::{Problem, help};
+use crate::report::problem::{Problem, help, takes_whole_arrays};
 
 /// At most this many findings and notes are shown; the others are counted.
 pub const SHOWN: usize = 20;
@@ -119,8 +119,9 @@ impl Verdict<'_> {
     pub fn broken(&mut self, e: &Error) -> Line {
         self.help = help(e);
         if let Some(n) = e.intact().filter(|n| *n > 0) {
-            let verb = if n == 1 { "is" } else { "are" };
-            self.notes.push(|| format!("{} before it {verb} whole", plural(n as u64, "array")));
+            let (verb, them) = if n == 1 { ("is", "it") } else { ("are", "them") };
+            let taken = if takes_whole_arrays(e) { format!(": --salvage takes {them}") } else { String::new() };
+            self.notes.push(|| format!("{} before it {verb} whole{taken}", plural(n as u64, "array")));
         }
         Line::of_error(e)
     }

@@ -29,7 +29,7 @@ use find::by_reason;
 use side::Side;
 
 pub use find::{Refusal, RefusalKind};
-pub(super) use find::{is_by_channel, scale_after};
+pub(super) use find::{is_by_channel, lacking, scale_after};
 
 /// Folds normalisations into the layers before them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

@@ -32,6 +32,9 @@ pub struct Names {
     follows_net: bool,
     #[serde(skip)]
     notes: Vec<String>,
+    /// The parameters, by PyTorch's names, that the net needs and the file lacks.
+    #[serde(skip)]
+    lacking: Vec<String>,
     #[serde(skip)]
     merged: Merged,
 }

@@ -244,6 +244,8 @@ pub struct Outcome {
     /// Remarks on tensors that stay as they are, though the order of the values that they meet has changed, or is not
     /// known: each becomes a warning that [`Options::strict`](crate::Options::strict) refuses.
     pub unfitting: Vec<String>,
+    /// Remarks on parameters that a net needs and the file lacks: each becomes a warning, and is refused alike.
+    pub lacking: Vec<String>,
     /// Remarks for a user to know, such as the net that is followed: shown, but no warning.
     pub notices: Vec<String>,
     /// The layers that must be removed from the net.

@@ -183,7 +183,7 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     }
     let (mean, variance) = (own(Role::Mean), own(Role::Variance));
     for layer in [Some(before), Some(norm), scale].into_iter().flatten() {
-        if let Some(name) = lacking(net, layer) {
+        if let Some((_, name)) = lacking(net, layer).next() {
             return Err(Why(RefusalKind::Lacks, format!("needs {name:?}, which the file does not have")));
         }
     }
@@ -216,8 +216,8 @@ fn folded(net: &Bound<'_>, norm: &Layer, scale: Option<&Layer>) -> Result<Folded
     })
 }
 
-/// The first parameter of a layer that the framework needs and the file lacks.
-fn lacking<'a>(net: &Bound<'_>, layer: &'a Layer) -> Option<&'a str> {
+/// The parameters of a layer that the framework needs and the file lacks.
+pub(in crate::transform) fn lacking<'l>(net: &Bound<'_>, layer: &'l Layer) -> impl Iterator<Item = (Role, &'l str)> {
     // A prototxt does not say how many blobs a BatchNorm of Caffe's has: forks have five, and a factor can be divided
     // out. A BatchNorm of MXNet's has no factor, and the variables in the symbol are the parameters.
     let needed = layer.tensors().filter(|(role, _)| match layer.kind {
@@ -225,7 +225,7 @@ fn lacking<'a>(net: &Bound<'_>, layer: &'a Layer) -> Option<&'a str> {
         LayerKind::BatchNorm => layer.tensor(Role::Factor).is_none(),
         _ => *role != Role::Bias || layer.bias_term,
     });
-    needed.filter(|(role, _)| net.tensor(layer, *role).is_none()).map(|(_, name)| name).next()
+    needed.filter(|(role, _)| net.tensor(layer, *role).is_none())
 }
 
 /// The layer before a normalisation, if the fold may change that layer's weights.

@@ -40,6 +40,7 @@ impl Transform for Names {
         });
         let mut outcome: Outcome = made.collect();
         outcome.notes.clone_from(&self.notes);
+        outcome.lacking.extend(torch::of_lacking(&self.lacking));
         let places = Places::of(tensors);
         let merged = |scales: &[String], how| {
             let count = scales.iter().filter(|scale| places.find(scale).is_some()).count();
@@ -56,6 +57,6 @@ impl Transform for Names {
     }
 
     fn is_idle(&self) -> bool {
-        self.map.is_empty() && self.notes.is_empty()
+        self.map.is_empty() && self.notes.is_empty() && self.lacking.is_empty()
     }
 }

@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Kind, TensorName, work};
 use super::{Merged, Names, OfEps};
 use crate::transform::binding::{Bound, bare, bias_beside, listed};
 use crate::transform::eps::{self, TORCH};
-use crate::transform::fold::{is_by_channel, scale_after};
+use crate::transform::fold::{is_by_channel, lacking, scale_after};
 use crate::transform::norm;
 use blob_io::words;
 
@@ -41,9 +41,9 @@ impl Names {
     #[must_use]
     pub fn torch(net: Option<&Bound<'_>>, checkpoint: &Checkpoint) -> Self {
         let mut map = BTreeMap::new();
-        let (mut notes, mut merged, mut eps) = (Vec::new(), Merged::default(), Vec::new());
+        let (mut notes, mut merged, mut eps, mut lacks) = (Vec::new(), Merged::default(), Vec::new(), Vec::new());
         if let Some(net) = net {
-            merged = of_net(net, &mut map, &mut notes);
+            (merged, lacks) = of_net(net, &mut map, &mut notes);
             eps = other_eps(net, &map);
         }
         let is_mxnet = checkpoint.format().is_mxnet() || checkpoint.names().any(|name| bare(name) != name);
@@ -69,8 +69,27 @@ impl Names {
                 if net.is_none() && !is_mxnet { "; no net says what they are, and --net can name one" } else { "" };
             notes.push(format!("names: {} of {} stay as they are: {}{why}", kept.len(), all, listed(&kept)));
         }
-        Self { map, eps, torch: true, follows_net: net.is_some(), notes, merged }
+        Self { map, eps, torch: true, follows_net: net.is_some(), notes, lacking: lacks, merged }
     }
+}
+
+/// The parameters of a module that the file lacks, even all of them: PyTorch's strict loading refuses such a file.
+fn missing(net: &Bound<'_>, layer: &Layer) -> Vec<Role> {
+    // Caffe's own BatchNorm has the two statistics, whatever else.
+    let is_of_caffe = layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Factor).is_some();
+    let both = [Role::Mean, Role::Variance].into_iter().filter(|_| is_of_caffe);
+    let both = both.filter(|role| layer.tensor(*role).is_some() && net.tensor(layer, *role).is_none());
+    let all = lacking(net, layer).map(|(role, _)| role).chain(both);
+    // PyTorch's embeddings have no bias.
+    all.filter(|role| layer.kind != LayerKind::Embed || *role != Role::Bias).collect()
+}
+
+/// The remark on such parameters.
+pub(super) fn of_lacking(names: &[String]) -> Option<String> {
+    let parameters = words::plural(names.len() as u64, "parameter");
+    let why = "which torch's strict loading refuses";
+    (!names.is_empty())
+        .then(|| format!("names: the net has {parameters} that the file lacks, {why}: {}", listed(names)))
 }
 
 /// At most this many tensors of several modules are listed.
@@ -126,8 +145,9 @@ fn text(eps: f64) -> String {
 }
 
 /// Names the tensors of a net's layers, with notes on tensors of several modules and on nets that do not fit.
-fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) -> Merged {
-    let (modules, mut shared, mut merged) = (modules(net), Vec::new(), Merged::default());
+/// Returns the Scales that are merged, and the parameters that the file lacks.
+fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) -> (Merged, Vec<String>) {
+    let (modules, mut shared, mut lacks, mut merged) = (modules(net), Vec::new(), Vec::new(), Merged::default());
     let module = |layer: &Layer| modules.get(&std::ptr::from_ref(layer)).copied();
     // The BatchNorms so far, by `plain` name.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
@@ -151,11 +171,16 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
             format!("names: {:?} has {file} tensors in the file, and {net} in the net: their names stay", layer.name)
         }));
         let is_other = layer.tensor(Role::Static).is_some() || surplus.is_some();
+        if is_other {
+            continue;
+        }
+        let module = norm.and_then(module).or_else(|| module(layer)).unwrap_or(&layer.name);
+        let missing = missing(net, layer).into_iter().filter_map(|role| suffix(layer.kind, role));
+        lacks.extend(missing.map(|suffix| format!("{module}.{suffix}")));
         for (role, name) in net.tensors(layer) {
-            let Some(suffix) = suffix(layer.kind, role).filter(|_| !is_other) else {
+            let Some(suffix) = suffix(layer.kind, role) else {
                 continue;
             };
-            let module = norm.and_then(module).or_else(|| module(layer)).unwrap_or(&layer.name);
             let new = format!("{module}.{suffix}");
             let other = map.insert(name.to_owned(), new.clone()).filter(|old| *old != new);
             shared.extend(other.map(|old| format!("{name:?} as {new:?}, not {old:?}")));
@@ -169,7 +194,7 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         let shared = words::joined(MAX_SHARED, &shared);
         notes.push(format!("names: shared by modules, and has the name of one alone: {shared}"));
     }
-    merged
+    (merged, lacks)
 }
 
 /// The module of each layer: the common stem of the names of the layer's tensors, or else the layer's name, as where

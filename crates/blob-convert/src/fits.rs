@@ -1,0 +1,79 @@
+//! Whether tensors fit into the places that another file has for them.
+
+use blob_core::DType;
+use blob_io::words::{joined, listed_problems, quoted};
+use blob_io::{Checkpoint, Entry, Error, Kind, Remedy, TensorName};
+
+use crate::planned::Planned;
+
+/// The most names in parentheses behind the first misfit, of other tensors with the same reason.
+const NAMED: usize = 2;
+
+/// The reason why a tensor does not fit in the place of an array.
+pub(crate) struct Unfit {
+    /// The reason, in words that follow the tensor's name.
+    words: String,
+    remedy: Option<Remedy>,
+}
+
+impl Unfit {
+    pub(crate) fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into(), remedy: None }
+    }
+
+    /// A diff beside data that the base has can be left out; other names can be given.
+    fn missing(name: &str, base: &Checkpoint) -> Self {
+        let name = TensorName::of(name);
+        let is_diff = name.kind == Kind::Diff && base.entry(name.array).is_some();
+        let remedy = if is_diff { Remedy::NoDiffs } else { Remedy::Names };
+        Self { words: "is not there".to_owned(), remedy: Some(remedy) }
+    }
+
+    pub(crate) fn of_shape(tensor: &Planned, entry: &Entry) -> Self {
+        Self::new(format!("is {} there, not {}", entry.shape(), tensor.spec.shape))
+    }
+
+    pub(crate) fn of_dtype(tensor: &Planned, there: DType) -> Self {
+        let remedy = (there.is_float() && tensor.spec.dtype.is_float()).then_some(Remedy::Dtype);
+        Self { words: format!("is of {there} there, not of {}", tensor.spec.dtype), remedy }
+    }
+}
+
+/// Checks that `base` has an array of each tensor's name that the tensor fits into; the error names the tensors that
+/// fail.
+pub(crate) fn check_fits(
+    checkpoint: &Checkpoint,
+    base: &Checkpoint,
+    tensors: &[Planned],
+    mut misfit: impl FnMut(&Planned, &Entry) -> Result<Option<Unfit>, Error>,
+) -> Result<(), Error> {
+    let mut misfits = Vec::new();
+    for tensor in tensors {
+        let name = &tensor.spec.name;
+        let found = match base.entry(name) {
+            None => Some(Unfit::missing(name, base)),
+            Some(entry) => match (entry.foreign_dtype(), entry.fault()) {
+                (Some(dtype), _) => Some(Unfit::new(format!("is of dtype {dtype} there, which blob does not write"))),
+                (_, Some(fault)) => Some(Unfit::new(format!("cannot be replaced there: {fault}"))),
+                _ => misfit(tensor, entry)?,
+            },
+        };
+        misfits.extend(found.map(|found| (quoted(name), found)));
+    }
+    let Some((_, first)) = misfits.first() else { return Ok(()) };
+    let remedy = first.remedy;
+    let mut same: Vec<(&str, Vec<&str>)> = Vec::new();
+    for (name, misfit) in &misfits {
+        match same.last_mut().filter(|(words, _)| *words == misfit.words) {
+            Some((_, names)) => names.push(name),
+            None => same.push((&misfit.words, vec![name])),
+        }
+    }
+    let problems = same.iter().map(|(words, names)| match &names[..] {
+        [name] => format!("{name} {words}"),
+        [first, others @ ..] => format!("{first} {words} (the same of {})", joined(NAMED, others)),
+        [] => String::new(),
+    });
+    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems.collect()));
+    Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
+}
