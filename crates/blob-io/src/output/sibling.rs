@@ -195,7 +195,13 @@ impl Sibling {
 
     /// Names the file without ever replacing another file: a link fails where a rename would not.
     pub(super) fn link(&mut self, name: &str) -> Result<(), Error> {
-        match self.link_to(&self.target) {
+        let mut linked = self.link_to(&self.target);
+        if self.temp.is_none() && linked.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::AlreadyExists) {
+            // A system that does not name open files after all has links of files with a name.
+            self.temporary(name)?;
+            linked = self.link_to(&self.target);
+        }
+        match linked {
             Ok(()) => {
                 // The target is complete. If the temporary name cannot be removed, the next run removes that name.
                 let _ = self.temp.as_ref().map(|temp| disk::remove_file(temp));
