@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Read;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -55,6 +56,14 @@ fn a_terminal_gets_a_table_and_colour() {
     assert!(verify.contains("\x1b[1m\x1b[32mOK\x1b[0m"), "{verify:?}");
 }
 
+/// Whether a process has a file in this folder beside the source: open, if the file has no name yet.
+#[cfg(unix)]
+fn has_begun(process: u32, folder: &Path, source: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    let mut open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+    open.any(|file| file.starts_with(folder) && file != source) || fs::read_dir(folder).unwrap().count() > 1
+}
+
 /// Interrupts a conversion that takes seconds once writing has begun. The source is a sparse file.
 #[cfg(unix)]
 #[test]
@@ -66,8 +75,7 @@ fn a_signal_stops_the_work_and_leaves_nothing() {
         let out = folder.path().join("out.npz");
         let args = ["convert", source.to_str().unwrap(), "--sha256", "-o", out.to_str().unwrap()];
         let mut child = command(&args).stderr(Stdio::piped()).spawn().unwrap();
-        let begun = || fs::read_dir(folder.path()).unwrap().count() > 1;
-        while !begun() && child.try_wait().unwrap().is_none() {
+        while !has_begun(child.id(), folder.path(), &source) && child.try_wait().unwrap().is_none() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         let sent = Command::new("kill").args([signal, &child.id().to_string()]).status();

@@ -50,10 +50,11 @@ pub enum IfExists {
 /// A file that is being written, or standard output.
 ///
 /// A regular file has no name while it is written, so that a killed process leaves nothing, and [`Output::finish`]
-/// gives it the target's; until then an existing target stays unchanged. Where the system has no files without a name,
-/// and for the moment before another file is replaced, the name is a temporary one beside the target,
-/// `.NAME.blob-tmp-…`. Dropping the output unfinished removes the temporary. After a crash the next output to the same
-/// target removes the temporary. A target that is a pipe or a device is written directly.
+/// gives it the target's; until then an existing target stays unchanged. The name is a temporary one beside the target,
+/// `.NAME.blob-tmp-…`, where the system has no files without a name, and before another file is replaced: for a moment,
+/// or from its sync on, where the file system might pass over the sync of a file without a name. Dropping the output
+/// unfinished removes the temporary. After a crash the next output to the same target removes the temporary. A target
+/// that is a pipe or a device is written directly.
 #[derive(Debug)]
 pub struct Output {
     /// The target, as the caller named it.

@@ -32,7 +32,7 @@ mod linux {
     use std::os::unix::fs::MetadataExt;
     use std::sync::OnceLock;
 
-    use rustix::fs::fstatfs;
+    use rustix::fs::{fstatfs, statfs};
 
     use super::*;
     use crate::output::disk;
@@ -41,8 +41,11 @@ mod linux {
     const WRITABLE_BY_ALL: u32 = 0o002;
 
     /// The file systems that sync a file without a name as they do others, by the numbers that `statfs` has for them:
-    /// ext4, XFS, and the memory. Btrfs keeps no log of a file that nothing names.
+    /// ext2 to ext4, XFS, and the memory. Btrfs keeps no log of a file that nothing names.
     const SYNCED: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+
+    /// The number of the file system of processes.
+    const PROC: u32 = 0x9fa0;
 
     pub(super) fn create(options: &mut OpenOptions, folder: &Path) -> io::Result<File> {
         if !has_proc() {
@@ -66,10 +69,15 @@ mod linux {
         fstatfs(file).is_ok_and(|system| SYNCED.iter().any(|known| i128::from(*known) == i128::from(system.f_type)))
     }
 
-    /// Whether the system has names for open files. Asked for once: a batch has many files.
+    /// Whether the system has names for open files, and not a folder of other files in their place. Asked for once: a
+    /// batch has many files.
     fn has_proc() -> bool {
         static HAS_PROC: OnceLock<bool> = OnceLock::new();
-        *HAS_PROC.get_or_init(|| Path::new("/proc/self/fd").exists())
+        *HAS_PROC.get_or_init(|| is_proc("/proc/self/fd"))
+    }
+
+    pub(super) fn is_proc(folder: &str) -> bool {
+        statfs(folder).is_ok_and(|system| i128::from(system.f_type) == i128::from(PROC))
     }
 }
 
@@ -255,6 +263,17 @@ mod tests {
             assert!(named == 8 && found == vec![found[0]; 70_000], "{way:?}: {named}");
             let (named, found) = eight(way, IfExists::Same, |_| vec![7; 70_000]);
             assert!(named == 8 && found == vec![7; 70_000], "{way:?}: {named}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_of_files_is_not_taken_for_the_names_of_open_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!linux::is_proc(folder.path().to_str().unwrap()));
+        assert!(!linux::is_proc("/no/such/folder"));
+        if !linux::is_proc("/proc/self/fd") {
+            println!("NOT TESTED: files without a name (no /proc here)");
         }
     }
 
