@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use blob_io::net::{Layer, LayerKind, Role};
+use blob_io::net::{Layer, LayerKind, Phase, Role};
 use blob_io::{Checkpoint, Kind, TensorName, work};
 
 use super::{Merged, Names, OfEps};
@@ -74,14 +74,20 @@ impl Names {
 }
 
 /// The parameters of a module that the file lacks, even all of them: PyTorch's strict loading refuses such a file.
-fn missing(net: &Bound<'_>, layer: &Layer) -> Vec<Role> {
+fn missing(net: &Bound<'_>, layer: &Layer) -> Vec<&'static str> {
     // Caffe's own BatchNorm has the two statistics, whatever else.
     let is_of_caffe = layer.kind == LayerKind::BatchNorm && layer.tensor(Role::Factor).is_some();
     let both = [Role::Mean, Role::Variance].into_iter().filter(|_| is_of_caffe);
     let both = both.filter(|role| layer.tensor(*role).is_some() && net.tensor(layer, *role).is_none());
     let all = lacking(net, layer).map(|(role, _)| role).chain(both);
     // PyTorch's embeddings have no bias.
-    all.filter(|role| layer.kind != LayerKind::Embed || *role != Role::Bias).collect()
+    let all = all.filter(|role| layer.kind != LayerKind::Embed || *role != Role::Bias);
+    let named = all.flat_map(|role| {
+        // PyTorch's LSTMs have a bias of either product.
+        let is_twice = layer.kind == LayerKind::Lstm && role == Role::Bias;
+        suffix(layer.kind, role).into_iter().chain(is_twice.then_some("bias_hh_l0"))
+    });
+    named.collect()
 }
 
 /// The remark on such parameters.
@@ -148,6 +154,9 @@ fn text(eps: f64) -> String {
 /// Returns the Scales that are merged, and the parameters that the file lacks.
 fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<String>) -> (Merged, Vec<String>) {
     let (modules, mut shared, mut lacks, mut merged) = (modules(net), Vec::new(), Vec::new(), Merged::default());
+    // A file of trained weights need not have what training alone computes with.
+    let tested = net.net().in_phase(Phase::Test);
+    let tested: HashSet<&str> = tested.layers().iter().map(|layer| &*layer.name).collect();
     let module = |layer: &Layer| modules.get(&std::ptr::from_ref(layer)).copied();
     // The BatchNorms so far, by `plain` name.
     let mut norms: HashMap<String, &Layer> = HashMap::new();
@@ -174,19 +183,21 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         if is_other {
             continue;
         }
-        let module = norm.and_then(module).or_else(|| module(layer)).unwrap_or(&layer.name);
-        let missing = missing(net, layer).into_iter().filter_map(|role| suffix(layer.kind, role));
-        lacks.extend(missing.map(|suffix| format!("{module}.{suffix}")));
+        let named = norm.and_then(module).or_else(|| module(layer)).unwrap_or(&layer.name);
+        if tested.contains(&*layer.name) {
+            let owner = absent(net, layer, &norms).and_then(module).unwrap_or(named);
+            lacks.extend(missing(net, layer).iter().map(|suffix| format!("{owner}.{suffix}")));
+        }
         for (role, name) in net.tensors(layer) {
             let Some(suffix) = suffix(layer.kind, role) else {
                 continue;
             };
-            let new = format!("{module}.{suffix}");
+            let new = format!("{named}.{suffix}");
             let other = map.insert(name.to_owned(), new.clone()).filter(|old| *old != new);
             shared.extend(other.map(|old| format!("{name:?} as {new:?}, not {old:?}")));
             // A fold may add a bias, which gets this name.
             if role == Role::Weight && net.tensor(layer, Role::Bias).is_none() {
-                map.entry(bias_beside(name)).or_insert_with(|| format!("{module}.bias"));
+                map.entry(bias_beside(name)).or_insert_with(|| format!("{named}.bias"));
             }
         }
     }
@@ -194,7 +205,21 @@ fn of_net(net: &Bound<'_>, map: &mut BTreeMap<String, String>, notes: &mut Vec<S
         let shared = words::joined(MAX_SHARED, &shared);
         notes.push(format!("names: shared by modules, and has the name of one alone: {shared}"));
     }
+    let mut told = HashSet::new();
+    lacks.retain(|name| told.insert(name.clone()));
     (merged, lacks)
+}
+
+/// The BatchNorm before a Scale of which the file has nothing: both are one module.
+fn absent<'a>(net: &Bound<'a>, scale: &Layer, norms: &HashMap<String, &'a Layer>) -> Option<&'a Layer> {
+    if scale.kind != LayerKind::Scale || !is_by_channel(scale) || net.tensors(scale).next().is_some() {
+        return None;
+    }
+    match *scale.bottoms {
+        [] => norms.get(&plain(&scale.name)).copied(),
+        [bottom] => net.net().writer(bottom).filter(|layer| is_bare_norm(net, layer)),
+        _ => None,
+    }
 }
 
 /// The module of each layer: the common stem of the names of the layer's tensors, or else the layer's name, as where
