@@ -126,6 +126,11 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
         return None;
     }
     let failure = Failure::new(format!("`blob {name}` takes one file, and {extra:?} is another one"));
+    if words.iter().any(|word| word == "--make") {
+        return Some(
+            failure.help("put a pattern in quotes, so that blob reads it in place of the shell: --make 'models/*'"),
+        );
+    }
     Some(failure.help(format!(
         "run it for each: for f in …; do blob {name} \"$f\" -o …; done; `blob merge` puts the tensors of several files \
          into one"

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use blob_graph::Reason;
 use blob_io::net::{Net, Phase, Role};
 use blob_io::words::quoted;
-use blob_io::{Checkpoint, Entry, Error, Remedy};
+use blob_io::{Checkpoint, Entry, Error, Format, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
@@ -34,7 +34,20 @@ pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: 
     if let Some((name, _)) = settings.inputs.iter().find(|(_, extents)| extents.contains(&0)) {
         return Err(refuse(checkpoint, format!("is to become a net whose input {} has an extent of 0", quoted(name))));
     }
+    let format = checkpoint.format();
     let message = match net {
+        None if format == Format::Onnx => {
+            return Err(refuse(
+                checkpoint,
+                "is an ONNX model, of which the tensors alone are read, not the graph".to_owned(),
+            ));
+        }
+        None if format.is_neoml() => {
+            return Err(refuse(
+                checkpoint,
+                "is of NeoML, of whose nets the tensors alone are read, not the graph".to_owned(),
+            ));
+        }
         None => "nothing says how its tensors are connected, and a graph needs that",
         Some(net) if !net.is_wired() => "its net names layers alone, and not the values that each reads",
         Some(net) => {

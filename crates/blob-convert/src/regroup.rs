@@ -3,6 +3,7 @@
 
 mod groups;
 mod joined;
+mod mixed;
 mod union;
 
 pub use groups::by_layer;

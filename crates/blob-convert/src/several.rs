@@ -201,7 +201,8 @@ impl<'a> Plans<'a> {
     }
 
     /// Writes all files. Existing ones are replaced together once all new ones are complete; if one cannot be written,
-    /// they stay as they were, and the new ones are removed.
+    /// they stay as they were, and the new ones are removed. A process that is killed between two names leaves some of
+    /// each, which [`Joined::changes`](crate::regroup::Joined::changes) tells by their receipts.
     ///
     /// # Errors
     /// As [`Plan::run`]; more than 500 files that exist.

@@ -64,8 +64,9 @@ const WHOLE: [&str; 2] = ["by_layer", "max_size"];
 /// files contain only tensors, not what else their format can hold; the layers of a .caffemodel keep their types. Each
 /// has a receipt where its format has room for one: `blob verify PART --against FILE` compares. With --force existing
 /// files, at most 500, are replaced together once all new ones are complete; if one cannot be written, existing files
-/// stay as they were and new ones are removed. Memory use is about 8 MiB, except for a compressed or column-major
-/// TENSOR, which is unpacked as a whole, up to --max-alloc.
+/// stay as they were and new ones are removed. Killed while it names the files, it leaves some old and some new, which
+/// `blob merge` says; split again then. Memory use is about 8 MiB, except for a compressed or column-major TENSOR,
+/// which is unpacked as a whole, up to --max-alloc.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:

@@ -13,6 +13,7 @@ use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Kind, Output};
 
+use super::mixed::mixed;
 use super::{Clash, Union};
 use crate::caffe::{self, ITER};
 use crate::change::{Change, Effect, Group, Groups, refuse_losses};
@@ -71,7 +72,7 @@ impl<'a> Union<'a> {
             let message = "there are no tensors, and nothing to write".to_owned();
             return Err(Error::Request { file: names.join(", "), message });
         }
-        let mut of_file = Vec::new();
+        let mut of_file = mixed(&checkpoints);
         let storage = self.noted(to, &|_| Choice::Found);
         for source in &self.sources {
             of_file.extend(storage.of_solver(source.checkpoint).map(Change::unasked));
