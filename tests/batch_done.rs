@@ -196,6 +196,32 @@ fn a_job_is_another_one_as_another_format() {
     assert_eq!(run(&as_net), "redone");
 }
 
+/// `--salvage`, given because one job failed, leaves the others done; and an output of a run with it is done without it
+/// where nothing was lost.
+#[test]
+fn salvaging_makes_no_other_job_of_a_source_that_is_whole() {
+    let folder = Folder::new();
+    let whole = golden("caffe/forward/resnet.caffemodel");
+    let cut = fs::read(&whole).expect("a golden");
+    let cut = folder.with("cut.caffemodel", &cut[..cut.len() - 10]);
+    let log = folder.file("log");
+    let outputs = ["whole.npz", "cut.npz", "logged.params"].map(|name| folder.file(name));
+    let sources = [&whole, &cut, &whole];
+    let all: Vec<Value> = sources.iter().zip(&outputs).map(|(source, output)| job(source, output)).collect();
+    let file = jobs(&folder, &all);
+    let run =
+        |more: &[&str]| states(&blob(&[&["batch", &file, "--json", "--keep-going", "--log", &log], more].concat()));
+    let salvaging = ["--salvage=ok"];
+    assert_eq!(run(&[]), ["written", "failed", "written"]);
+    assert_eq!(run(&salvaging), ["done", "written", "done"]);
+    assert_eq!(run(&[]), ["done", "failed", "done"], "an output with losses is not done");
+    assert_eq!(run(&salvaging), ["done", "done", "done"]);
+    outputs.iter().chain([&log]).for_each(|path| fs::remove_file(path).expect("removed"));
+    assert_eq!(run(&salvaging), ["written", "written", "written"]);
+    assert_eq!(run(&[]), ["done", "failed", "done"]);
+    assert_eq!(run(&["--check"])[0], "done");
+}
+
 /// A job that an earlier run did, and whose output is another since, says so and why.
 #[test]
 fn a_job_that_is_done_again_says_why() {

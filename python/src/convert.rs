@@ -48,7 +48,7 @@ pub(crate) fn run_recipe(
             if let Some(claim) = job.done(&Opening, Trust::Content, None, watch)? {
                 return done(source, &job, &claim.blake3);
             }
-            recipe = job.marked();
+            recipe = job.marked(source);
         }
         let into = recipe.target.into.as_ref().map(Checkpoint::open).transpose()?;
         let plan = recipe.plan_of(&[source], into.as_ref(), &Default::default())?;

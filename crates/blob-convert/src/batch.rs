@@ -18,6 +18,7 @@ use crate::recipe::{Opened, Recipe, Source};
 pub use done::{Claim, Known, Trust};
 pub use jobs::{Batch, Shard};
 pub use log::Log;
+use mark::Mark;
 pub use mark::Marks;
 pub use run::Ran;
 
@@ -27,7 +28,7 @@ pub struct Job {
     /// The line of the file that the job stands in, from 1 on.
     pub line: usize,
     recipe: Recipe,
-    mark: String,
+    mark: Mark,
     output: PathBuf,
 }
 
@@ -68,10 +69,10 @@ impl Job {
         &self.output
     }
 
-    /// The digest of the recipe, in hexadecimal.
+    /// The digest of the recipe, in hexadecimal, for a source that does not break off.
     #[must_use]
     pub fn mark(&self) -> &str {
-        &self.mark
+        &self.mark.of_whole
     }
 
     fn open(&self, opener: &dyn Opener) -> Result<Opened, Error> {
@@ -81,11 +82,12 @@ impl Job {
         Ok(Opened::new(sources, into))
     }
 
-    /// The recipe, by which the output gets the mark.
+    /// The recipe, by which the output of this source gets the mark: another one where the source breaks off and its
+    /// whole arrays are taken.
     #[must_use]
-    pub fn marked(&self) -> Recipe {
+    pub fn marked(&self, source: &Checkpoint) -> Recipe {
         let mut recipe = self.recipe.clone();
-        recipe.mark = Some(self.mark.clone());
+        recipe.mark = Some(self.mark.of(source).to_owned());
         recipe
     }
 

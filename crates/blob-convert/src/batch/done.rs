@@ -72,20 +72,20 @@ struct Origin {
 }
 
 impl Claim {
-    /// The claim of a receipt's text; `None` for another text.
-    fn of_receipt(text: &str) -> Option<Self> {
-        let Receipt { source: Origin { name, bytes, blake3 }, recipe, tool } = parse(text)?;
+    /// The claim of an output's receipt; `None` where there is no receipt, or another text.
+    fn of_receipt(output: &Checkpoint) -> Option<Self> {
+        let Receipt { source: Origin { name, bytes, blake3 }, recipe, tool } = receipt_text(output).and_then(parse)?;
         Some(Self { name, bytes, blake3, recipe, tool })
     }
 
-    /// Whether a recipe of this mark, this source and this version of blob give the output of this claim.
+    /// Whether this source and this version of blob give the output of this claim, by the claim's recipe.
     #[must_use]
-    pub fn holds(&self, mark: &str, source: &str, known: &Known) -> bool {
+    pub fn holds(&self, source: &str, known: &Known) -> bool {
         let is_source = match known {
             Known::Hashed(blake3) => self.blake3 == *blake3,
             Known::Older(bytes) => self.bytes == *bytes,
         };
-        self.recipe.as_deref() == Some(mark) && major(&self.tool) == major(TOOL) && self.name == source && is_source
+        major(&self.tool) == major(TOOL) && self.name == source && is_source
     }
 }
 
@@ -108,15 +108,14 @@ impl Job {
         log: Option<&Log>,
         watch: &dyn Watch,
     ) -> Result<Option<Claim>, Error> {
-        let claim = self.claim(log, trust, watch)?;
-        let Some(found) = claim.filter(|claim| claim.recipe.as_deref() == Some(&self.mark)) else {
+        let Some(found) = self.claim(log, trust, watch)? else {
             return self.copied(opener, trust, watch);
         };
         let known = match self.older(trust) {
             Some(bytes) => Known::Older(bytes),
             None => Known::Hashed(self.hash(opener, watch)?),
         };
-        let holds = found.holds(&self.mark, &source_name_of(self.source()), &known);
+        let holds = found.holds(&source_name_of(self.source()), &known);
         Ok((holds && self.has_symbol(opener)).then_some(found))
     }
 
@@ -135,7 +134,13 @@ impl Job {
         let blake3 = hash_of_file(&self.output, watch)?;
         let is_same = self.older(trust).is_some() || blake3 == self.hash(opener, watch)?;
         let name = source_name_of(self.source());
-        Ok(is_same.then(|| Claim { name, bytes, blake3, recipe: Some(self.mark.clone()), tool: TOOL.to_owned() }))
+        Ok(is_same.then(|| Claim {
+            name,
+            bytes,
+            blake3,
+            recipe: Some(self.mark.of_whole.clone()),
+            tool: TOOL.to_owned(),
+        }))
     }
 
     /// Whether the symbol of a folded net beside the output is the symbol that the job writes there.
@@ -147,8 +152,7 @@ impl Job {
     /// Asks the job's plan, for which the headers of the source are read. A job without a plan is not done: its run
     /// says why.
     fn plans(&self, opener: &dyn Opener, ask: impl FnOnce(&Plan<'_>) -> bool) -> bool {
-        let recipe = self.marked();
-        self.open(opener).is_ok_and(|opened| recipe.plan(&opened).is_ok_and(|plan| ask(&plan)))
+        self.open(opener).is_ok_and(|opened| self.marked(&opened.sources[0]).plan(&opened).is_ok_and(|plan| ask(&plan)))
     }
 
     /// The file that opens the output: the index of shards, or the output itself.
@@ -157,7 +161,8 @@ impl Job {
         self.index().filter(|index| index.exists()).unwrap_or_else(|| self.output.clone())
     }
 
-    /// The claim of the output; `None` for an output that is missing, does not open, or breaks off.
+    /// The claim of this job's output; `None` for an output that is missing, does not open, breaks off, or is of
+    /// another recipe.
     fn claim(&self, log: Option<&Log>, trust: Trust, watch: &dyn Watch) -> Result<Option<Claim>, Error> {
         let index = self.index();
         for path in index.iter().chain([&self.output]).filter(|path| path.exists()) {
@@ -166,7 +171,8 @@ impl Job {
             if receipt.is_some() {
                 return Ok(receipt);
             }
-            let Some(logged) = log.and_then(|log| log.claim(&self.output)) else { return Ok(None) };
+            let logged = log.and_then(|log| log.claim(&self.output));
+            let Some(logged) = logged.filter(|logged| self.mark.is_of(&logged.claim)) else { return Ok(None) };
             let Some(output) = opened.or_else(|| whole(open_logged(path, Some(logged)))) else { continue };
             if self.is_as_logged(&output, logged, trust, watch)? {
                 return Ok(Some(logged.claim.clone()));
@@ -188,15 +194,15 @@ impl Job {
             Err(e) => return Some(format!("does not open: {e}")),
             Ok(output) => output,
         };
-        let claim = receipt_text(&output).and_then(Claim::of_receipt);
+        let claim = Claim::of_receipt(&output);
         if logged.is_none() && claim.is_none() {
             return None;
         }
         let Some(output) = whole(Ok(output)) else { return Some("lacks some of its values".to_owned()) };
-        let is_logged = claim.as_ref().is_none_or(|claim| claim.recipe.is_none());
-        let found = claim.filter(|_| !is_logged).or_else(|| logged.map(|logged| logged.claim.clone()))?;
-        let logged = logged.filter(|_| is_logged);
-        Some(if found.recipe.as_deref() != Some(&self.mark) {
+        let claim = claim.filter(|claim| claim.recipe.is_some());
+        let logged = logged.filter(|_| claim.is_none());
+        let found = claim.as_ref().or_else(|| logged.map(|logged| &logged.claim))?;
+        Some(if !self.mark.is_of(found) {
             "is of another recipe, or of other files that the recipe reads".to_owned()
         } else if logged.is_some_and(|logged| logged.blake3_out.is_none()) {
             "has no digest in the log".to_owned()
@@ -243,8 +249,7 @@ impl Job {
 
     /// The claim of a receipt with this job's mark.
     fn receipt(&self, output: &Checkpoint) -> Option<Claim> {
-        let claim = receipt_text(output).and_then(Claim::of_receipt)?;
-        (claim.recipe.as_deref() == Some(&self.mark)).then_some(claim)
+        Claim::of_receipt(output).filter(|claim| self.mark.is_of(claim))
     }
 
     /// The BLAKE3 of an output that was just written and has no receipt with the job's mark: for the log.
@@ -366,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_holds_for_its_source_its_recipe_and_its_major_version_alone() {
+    fn a_claim_holds_for_its_source_and_its_major_version_alone() {
         let claim = Claim {
             name: "a.params".to_owned(),
             bytes: 7,
@@ -375,15 +380,14 @@ mod tests {
             tool: TOOL.to_owned(),
         };
         let hashed = Known::Hashed("b3".to_owned());
-        assert!(claim.holds("mark", "a.params", &hashed) && claim.holds("mark", "a.params", &Known::Older(7)));
-        assert!(!claim.holds("other", "a.params", &hashed) && !claim.holds("mark", "b.params", &hashed));
-        assert!(!claim.holds("mark", "a.params", &Known::Hashed(String::new())));
-        assert!(!claim.holds("mark", "a.params", &Known::Older(8)));
+        assert!(claim.holds("a.params", &hashed) && claim.holds("a.params", &Known::Older(7)));
+        assert!(!claim.holds("b.params", &hashed));
+        assert!(!claim.holds("a.params", &Known::Hashed(String::new())));
+        assert!(!claim.holds("a.params", &Known::Older(8)));
         let same_major = format!("{}.999.0", major(TOOL));
         for (tool, holds) in [(&*same_major, true), ("blob 999.1.0", false), ("blob", false), ("", false)] {
             let other = Claim { tool: tool.to_owned(), ..claim.clone() };
-            assert_eq!(other.holds("mark", "a.params", &hashed), holds, "{tool}");
+            assert_eq!(other.holds("a.params", &hashed), holds, "{tool}");
         }
-        assert!(!Claim { recipe: None, ..claim }.holds("mark", "a.params", &hashed));
     }
 }

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use blob_io::layout::FOLDER_LIST;
-use blob_io::{Error, Format, IfExists, file_of};
+use blob_io::{Checkpoint, Error, Format, IfExists, file_of};
 use serde_json::{Value, json};
 
+use super::Claim;
 use super::jobs::symbol_beside;
 use crate::recipe::Recipe;
 use crate::threads::lock;
@@ -46,6 +47,29 @@ fn called(path: &Path) -> String {
     path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned()
 }
 
+/// The marks of a job, in hexadecimal. A source that does not break off gives the same output with and without
+/// salvaging, and so one mark.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) of_whole: String,
+    /// Of the whole arrays of a source that breaks off; `None` where the job does not take these.
+    of_salvaged: Option<String>,
+}
+
+impl Mark {
+    /// The mark of an output of this source.
+    pub(super) fn of(&self, source: &Checkpoint) -> &str {
+        let of_salvaged = self.of_salvaged.as_ref().filter(|_| source.salvaged().is_some());
+        of_salvaged.unwrap_or(&self.of_whole)
+    }
+
+    /// Whether the claim is of an output that the job would write.
+    pub(super) fn is_of(&self, claim: &Claim) -> bool {
+        let Some(recipe) = &claim.recipe else { return false };
+        *recipe == self.of_whole || Some(recipe) == self.of_salvaged.as_ref()
+    }
+}
+
 /// Computes marks. Each file that jobs read besides their sources is hashed once.
 #[derive(Debug, Default)]
 pub struct Marks {
@@ -68,8 +92,8 @@ impl Marks {
         self
     }
 
-    /// The mark of a recipe of one source, in hexadecimal.
-    pub(super) fn of(&self, recipe: &Recipe) -> Result<String, Error> {
+    /// The mark of a recipe of one source.
+    pub(super) fn of(&self, recipe: &Recipe) -> Result<Mark, Error> {
         let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut target = recipe.target.clone();
         // The form of an output depends on the ending of its name: `.caffemodel.h5` is Caffe's form of HDF5.
@@ -96,7 +120,6 @@ impl Marks {
         let formats = recipe.sources.iter().map(|source| source.format.or(self.from).map(Format::name));
         let all = json!({
             "from": formats.collect::<Vec<_>>(),
-            "salvage": self.is_salvaging,
             "steps": steps,
             "net": net,
             "lists": self.lists(recipe)?,
@@ -104,7 +127,12 @@ impl Marks {
             "ending": ending,
             "into": into,
         });
-        Ok(blake3::hash(all.to_string().as_bytes()).to_hex().to_string())
+        let mark = |is_salvaged: bool| {
+            let mut all = all.clone();
+            all["salvage"] = json!(is_salvaged);
+            blake3::hash(all.to_string().as_bytes()).to_hex().to_string()
+        };
+        Ok(Mark { of_whole: mark(false), of_salvaged: self.is_salvaging.then(|| mark(true)) })
     }
 
     /// MXNet's symbol beside the source. A model is made of the symbol, steps may follow the net, and the receipt tells

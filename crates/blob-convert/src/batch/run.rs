@@ -39,7 +39,7 @@ impl Job {
     /// As [`Recipe::plan`](crate::Recipe::plan) and [`Plan::check`](crate::Plan::check).
     pub fn check(&self, opener: &dyn Opener) -> Result<Ran, Error> {
         let opened = self.open(opener)?;
-        let recipe = self.marked();
+        let recipe = self.marked(&opened.sources[0]);
         let plan = recipe.plan(&opened)?;
         if self.folder().is_dir() {
             plan.check(&Silent)?;
@@ -62,7 +62,8 @@ impl Job {
                 source,
             })?;
         }
-        let (recipe, source) = (self.marked(), &opened.sources[0]);
+        let source = &opened.sources[0];
+        let recipe = self.marked(source);
         let plan = recipe.plan_of(&[source], opened.into.as_ref(), registry)?;
         // Of the files that stay as they were, all have the new bytes: any other is an error.
         let has_symbol = plan.symbol.as_ref().is_none_or(NewSymbol::is_written);
@@ -74,7 +75,7 @@ impl Job {
             name: source_name(source),
             bytes: done.bytes_in,
             blake3: done.blake3,
-            recipe: Some(self.mark.clone()),
+            recipe: recipe.mark.clone(),
             tool: TOOL.to_owned(),
         };
         let (to, bytes_out) = (plan.to(), done.bytes_out);
