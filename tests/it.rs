@@ -112,6 +112,7 @@ mod steps; // small files and nets: what each step changes, tells, leaves out or
 mod there_and_back; // every file within its format, and to others and back, byte for byte
 mod transform; // rounding as NumPy rounds; a transform of a user's own
 mod transform_order; // layouts, RGB, fully connected weights, shapes from before 2015
+mod weight_axes; // the axes of convolutions' weights are those that MXNet infers
 
 // The tool from outside.
 mod cli; // hostile names on a terminal; every golden listed and verified
