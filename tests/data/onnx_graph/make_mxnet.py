@@ -360,5 +360,14 @@ tied = rows(60, 3)
 tied[..., 1] = np.ceil(tied[..., 1] * 3) / 4
 case("box-nms-ties", nms(topk=30), tied)
 
+# Boxes that overlap by exactly the threshold, or not at all where it is 0: box_nms keeps both, MultiBoxDetection one.
+halves = np.array([[[0, 0.9, 0, 0, 2, 1], [0, 0.8, 0, 0, 1, 1], [1, 0.7, 4, 4, 5, 5], [0, 0.6, 4, 4, 5, 5]]], np.float32)
+for threshold in 0.5, 0.49, 0, 1.5:
+    case(f"box-nms-threshold-{threshold}", C.box_nms(x(), overlap_thresh=threshold, id_index=0), halves)
+halved = {"cls": np.array([[[0.1, 0.2], [0.9, 0.8]]], np.float32), "loc": np.zeros((1, 8), np.float32)}
+halves = np.array([[[0, 0, 0.5, 0.25], [0, 0, 0.25, 0.25]]], np.float32)
+for threshold in 0.5, 0.51:
+    case(f"multibox-detection-threshold-{threshold}", detection(nms_threshold=threshold), halved, anchors=halves)
+
 np.savez_compressed(os.path.join(HERE, "mxnet.npz"), **arrays)
 print(len({key.split("/")[0] for key in arrays}), "cases")

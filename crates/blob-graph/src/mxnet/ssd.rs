@@ -220,10 +220,11 @@ fn best_boxes(site: &mut Site<'_>, all: &Operand, columns: &Columns) -> Result<O
         boxes = site.op("Add", &[&boxes, &moves], vec![], vec![most, 4])?;
     }
     let (overlap, threshold) = (site.float("overlap_thresh")?, site.float("valid_thresh")?);
-    if !(overlap > 0.0 && overlap <= 1.0) {
-        return site.refuse("overlap_thresh", "beyond 0 to 1 is not supported");
+    if overlap.is_nan() || overlap < 0.0 {
+        return site.refuse("overlap_thresh", "below 0 is not supported");
     }
-    let left = suppressed(site, &boxes, &best[0], 1, (overlap, threshold))?;
+    // No overlap is above 1, and ONNX takes no more. Both operators keep a box that overlaps by exactly so much.
+    let left = suppressed(site, &boxes, &best[0], 1, (overlap.min(1.0), threshold))?;
     let kept = gathered(site, &best_rows, &left)?;
     // As many rows of −1 as are missing.
     let length = indices(site, "Shape", &[&left], vec![], vec![1])?;
@@ -297,7 +298,8 @@ pub(super) fn multi_box_detection(site: &mut Site<'_>) -> Result<Vec<Operand>, R
     let outputs = vec![(DType::F32, vec![boxes]), (DType::I64, vec![boxes])];
     let sorted = site.ops("TopK", &[&best, &limit], vec![("axis", Attribute::Int(0))], outputs)?;
     let (places, ids) = (gathered(site, &places, &sorted[1])?, gathered(site, &ids, &sorted[1])?);
-    let left = left_of(site, &places, (&sorted[0], &ids), classes - 1, overlap)?;
+    // MXNet suppresses a box that overlaps by exactly so much, and ONNX only one that overlaps by more.
+    let left = left_of(site, &places, (&sorted[0], &ids), classes - 1, overlap.next_down())?;
     let flags = flagged(site, &left, boxes)?;
     let ids = site.op("Where", &[&flags, &ids, &none], vec![], vec![boxes])?;
     let ids = site.reshape(&ids, &[boxes, 1])?;
