@@ -101,7 +101,15 @@ static WAYS: &[Way] = &[
     way(
         Remedy::BareModel,
         "no_receipt",
-        "make the model again with --no-receipt, and put the tensors into that",
+        "convert the new weights with their net, which makes a model of them; or make this one again with \
+         --no-receipt, and put tensors of its names into that",
+        Nowhere,
+    ),
+    way(
+        Remedy::NewModel,
+        "net",
+        "the model was made of a net: leave --into out and name that net, --net deploy.prototxt or --symbol \
+         net-symbol.json, for a model of these weights",
         Nowhere,
     ),
     always(Remedy::OtherName, "write to another name beside it, then move that over it"),
@@ -155,7 +163,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[12].help));
+        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[13].help));
         assert!(help(Remedy::SkipUnsupported, "plot").is_some());
     }
 }

@@ -5,6 +5,7 @@ use blob_io::words::{joined, listed_problems, quoted};
 use blob_io::{Checkpoint, Entry, Error, Kind, Remedy, TensorName};
 
 use crate::planned::Planned;
+use crate::template::is_of_net;
 
 /// The most names in parentheses behind the first misfit, of other tensors with the same reason.
 const NAMED: usize = 2;
@@ -61,7 +62,8 @@ pub(crate) fn check_fits(
         misfits.extend(found.map(|found| (quoted(name), found)));
     }
     let Some((_, first)) = misfits.first() else { return Ok(()) };
-    let remedy = first.remedy;
+    let is_net_s_own = is_of_net(base) && matches!(first.remedy, None | Some(Remedy::Names));
+    let remedy = if is_net_s_own { Some(Remedy::NewModel) } else { first.remedy };
     let mut same: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, misfit) in &misfits {
         match same.last_mut().filter(|(words, _)| *words == misfit.words) {

@@ -14,9 +14,10 @@ use crate::history::{Origin, UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::options::refuse;
 use crate::planned::Planned;
 use crate::step::Step;
+use crate::template::is_of_net;
 use crate::transform::{
-    BatchNorm, Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Registry, Transform, Undone, Values, Variance,
-    is_norm, is_same, is_variance,
+    BatchNorm, Bound, Fact, Followed, Left, MovedEps, Names, Onnx, Outcome, Registry, Transform, Undone, Values,
+    Variance, is_norm, is_same, is_variance,
 };
 
 /// The state after the steps in a file's history.
@@ -294,7 +295,8 @@ pub(crate) fn unsaid(checkpoint: &Checkpoint) -> Option<String> {
 }
 
 /// Refuses tensors whose values steps in the receipt changed, for a file that takes the values of before. The steps in
-/// `undone` do not count; `stays` says why no step can be undone.
+/// `undone` do not count, nor the step to ONNX for a model that blob made: its own tensors are behind that step.
+/// `stays` says why no step can be undone.
 pub(crate) fn check_as_they_were(
     checkpoint: &Checkpoint,
     base: &Checkpoint,
@@ -302,7 +304,7 @@ pub(crate) fn check_as_they_were(
     stays: Option<String>,
 ) -> Result<(), Error> {
     let mut steps = State::of(checkpoint, &Registry::default()).steps();
-    steps.retain(|step| !undone.contains(step));
+    steps.retain(|step| !undone.contains(step) && !(step == Onnx::NAME && is_of_net(base)));
     if steps.is_empty() {
         return Ok(());
     }

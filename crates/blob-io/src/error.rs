@@ -151,8 +151,10 @@ pub enum Remedy {
     Dtype,
     /// A new file, since arrays cannot be put into this one.
     NewFile,
-    /// A model without a receipt, since the receipt of this one would not hold for other values.
+    /// A model without a receipt, since the receipt of this one would not hold for other values; or a new model.
     BareModel,
+    /// A new model of the tensors and their net, since a model of a net holds tensors as ONNX computes with them.
+    NewModel,
     /// Another name for the output, since the output is the source.
     OtherName,
     /// Another folder for the output, since the output is one of the shards that are read.
