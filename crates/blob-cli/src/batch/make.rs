@@ -21,7 +21,7 @@ use crate::output::{Out, signals};
 use crate::render::Render;
 use crate::units;
 
-/// How many files a warning names.
+/// How many files a warning, or a note, names.
 const NAMED: usize = 3;
 
 pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result<Status, Failure> {
@@ -33,9 +33,7 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
     let matcher = GlobBuilder::new(&whole(glob, &root)).literal_separator(true).build();
     let matcher = matcher.map_err(|e| Failure::new(format!("{glob:?} is no glob: {}", e.kind())))?.compile_matcher();
     let (sources, others) = sources(&root, &|path| matcher.is_match(path), context)?;
-    let found = sources.len();
-    let sources = without_outputs(sources, &root, folder, to);
-    let own = (found - sources.len()) as u64;
+    let (sources, own) = without_outputs(sources, &root, folder, to);
     if sources.is_empty() {
         return Err(Failure::no(format!("no file of tensors matches {glob:?}")));
     }
@@ -55,9 +53,12 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
     lines.iter().try_for_each(|line| context.print(line))?;
     warn(nets.unsaid, "--net names one for all jobs", context);
     let passed_over = [(others, "without tensors"), (own, "of earlier outputs")];
-    let passed_over = passed_over.iter().filter(|(count, _)| *count > 0);
-    let passed_over =
-        passed_over.map(|(count, what)| format!("; {} {what} passed over", units::plural(*count, "file")));
+    let passed_over = passed_over.iter().filter(|(files, _)| !files.is_empty());
+    let passed_over = passed_over.map(|(files, what)| {
+        let count = units::plural(files.len() as u64, "file");
+        let files: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
+        format!("; {count} {what} passed over: {}", context.terminal.text(&listed(NAMED, &files)))
+    });
     let passed_over: String = passed_over.collect();
     context.terminal.note(format!("{}{passed_over}", units::plural(sources.len() as u64, "job")));
     Ok(Status::Yes)
@@ -121,9 +122,13 @@ fn whole(glob: &str, root: &Path) -> String {
     if root.is_dir() && root == Path::new(&glob) { format!("{}/**", glob.trim_end_matches('/')) } else { glob }
 }
 
-/// The files of tensors that match, in order, and how many others do. A file that is broken is a job that fails.
-fn sources(root: &Path, matches: &dyn Fn(&Path) -> bool, context: &Context) -> Result<(Vec<PathBuf>, u64), Failure> {
-    let (mut sources, mut others) = (Vec::new(), 0);
+/// The files of tensors that match, in order, and the others that do. A file that is broken is a job that fails.
+fn sources(
+    root: &Path,
+    matches: &dyn Fn(&Path) -> bool,
+    context: &Context,
+) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Failure> {
+    let (mut sources, mut others) = (Vec::new(), Vec::new());
     let mut files = Files::of(root);
     while let Some(path) = files.next() {
         signals::check()?;
@@ -138,7 +143,7 @@ fn sources(root: &Path, matches: &dyn Fn(&Path) -> bool, context: &Context) -> R
             continue;
         }
         match opened {
-            Err(Error::NotTensors { .. }) => others += 1,
+            Err(Error::NotTensors { .. }) => others.push(path),
             Err(Error::Several { file, members, more, .. }) => {
                 if more > 0 {
                     let more = units::plural(more, "more tensor file");
@@ -152,9 +157,9 @@ fn sources(root: &Path, matches: &dyn Fn(&Path) -> bool, context: &Context) -> R
     Ok((sources, others))
 }
 
-/// The sources without the outputs of an earlier run: files in the folder of the outputs, unless sources are there;
-/// then files with the name of another source's output.
-fn without_outputs(mut sources: Vec<PathBuf>, root: &Path, folder: &Path, to: Format) -> Vec<PathBuf> {
+/// The sources without the outputs of an earlier run, and these: files in the folder of the outputs, unless sources are
+/// there; then files with the name of another source's output.
+fn without_outputs(sources: Vec<PathBuf>, root: &Path, folder: &Path, to: Format) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let [root_real, folder_real] = [root, folder].map(real);
     if root_real.starts_with(&folder_real) {
@@ -164,11 +169,10 @@ fn without_outputs(mut sources: Vec<PathBuf>, root: &Path, folder: &Path, to: Fo
             .filter(|(output, source)| output != source)
             .map(|(output, _)| real(output))
             .collect();
-        sources.retain(|source| !outputs.contains(&real(source)));
+        sources.into_iter().partition(|source| !outputs.contains(&real(source)))
     } else {
-        sources.retain(|source| !real(source).starts_with(&folder_real));
+        sources.into_iter().partition(|source| !real(source).starts_with(&folder_real))
     }
-    sources
 }
 
 /// The output of each source: in the same place below `folder`, with the format's extension in place of its own, or
