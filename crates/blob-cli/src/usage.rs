@@ -34,6 +34,9 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("concat", "merge"),
 ];
 
+/// The flags by which other tools replace what is there.
+const FORCES: [&str; 6] = ["--overwrite", "--replace", "--clobber", "--yes", "-f", "-y"];
+
 /// The extensions of outputs besides files of tensors.
 const OUTPUTS: [&str; 5] = ["raw", "csv", "png", "svg", "html"];
 
@@ -98,7 +101,7 @@ fn first_paragraph(error: &clap::Error) -> String {
 /// A slip that clap cannot explain: an output that is not named with -o, a second file for a command that takes one.
 fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failure> {
     let command = command_of(tool, words)?;
-    if let Some(failure) = no_such_format(command, error) {
+    if let Some(failure) = no_such_format(command, error).or_else(|| other_force(command, error)) {
         return Some(failure);
     }
     let last = words.last()?.to_string_lossy();
@@ -135,6 +138,20 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
         "run it for each: for f in …; do blob {name} \"$f\" -o …; done; `blob merge` puts the tensors of several files \
          into one"
     )))
+}
+
+/// The failure of a flag by which other tools replace what is there, for a command with --force.
+fn other_force(command: &Command, error: &clap::Error) -> Option<Failure> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let is_known = FORCES.contains(&&**flag) && command.get_arguments().any(|arg| arg.get_long() == Some("force"));
+    is_known.then(|| {
+        let failure = Failure::new(format!("unexpected argument '{flag}' found"));
+        failure.help("--force replaces an output that is there")
+    })
 }
 
 /// The failure of a format that is known elsewhere, here by an extension, or that this command does not write.
@@ -317,6 +334,8 @@ mod tests {
             ("blob convert a --dtype f16 b.npz", "convert", "blob convert … -o b.npz"),
             ("blob convert a b -o c", "convert", "for f in"),
             ("blob fold a b --output=c", "fold", "for f in"),
+            ("blob convert a -o b --overwrite", "convert", "--force replaces"),
+            ("blob plot a w -o b.svg --yes", "plot", "--force replaces"),
             ("blob merge Cargo.toml ./Cargo.toml", "merge", "blob merge Cargo.toml ./Cargo.toml -o OUT"),
             ("blob merge Cargo.lock build.rs", "merge", "blob merge Cargo.lock build.rs -o OUT"),
             ("blob rename m -o q.npz", "rename", "blob rename m -o q.npz --map MAP"),
