@@ -75,7 +75,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
         return digest(Subject::Stream { name: &name, from: &mut io::stdin().lock() }, algorithm, &progress);
     }
     let failed = |source| Error::Open { file: name.clone(), source };
-    let file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(|source| member(path).unwrap_or_else(|| failed(source)))?;
     let meta = file.metadata().map_err(failed)?;
     // Files in /proc have content although of length 0.
     if !meta.is_file() || meta.len() == 0 {
@@ -85,6 +85,17 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
     let source = FileSource::try_from(file).map_err(failed)?;
     let progress = Progress::begin(&context.terminal, source.len());
     digest(Subject::File { name: &name, source: &source }, algorithm, &progress)
+}
+
+/// The refusal of a file in an archive, whose bytes no other tool would hash under this name.
+fn member(path: &Path) -> Option<Error> {
+    let archive = path.ancestors().skip(1).find(|above| above.is_file())?;
+    let archive = name(archive);
+    let message = format!(
+        "is in {archive}, and without --content the hash is that of a whole file: hash {archive}, or --content of the \
+         tensors in it"
+    );
+    Some(Error::Request { file: name(path), message })
 }
 
 /// The digest of one file.
