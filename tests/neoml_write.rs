@@ -111,7 +111,8 @@ fn what_neoml_cannot_hold_is_refused_before_anything_is_written() {
     assert_eq!(error, "as neoml: the archive holds 1 blobs, not 0");
     let net = Checkpoint::open(data("neoml/py/net_fc.cnnarch")).expect("opens");
     let error = to_bytes(&net, &Options::new(Format::NeomlBlob)).expect_err("refused").to_string();
-    let problem = "holds 4 tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array";
+    let problem = "holds 4 tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array, or \
+                   to neoml-net what came from a net (--to neoml-net)";
     assert!(error.ends_with(problem), "{error}");
     let caffe = Checkpoint::open(data("caffe/net/v1.caffemodel")).expect("opens");
     let error = to_bytes(&caffe, &Options::new(Format::NeomlNet)).expect_err("refused").to_string();

@@ -315,7 +315,10 @@ fn archive(
         (Format::NeomlBlob, 1) => Ok(Archive::blob()),
         (Format::NeomlBlob, tensors) => Err(refuse(
             checkpoint,
-            format!("holds {tensors} tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array"),
+            format!(
+                "holds {tensors} tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array, \
+                 or to neoml-net what came from a net (--to neoml-net)"
+            ),
         )),
         _ => Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned())),
     }
