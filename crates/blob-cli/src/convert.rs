@@ -11,6 +11,7 @@ use std::path::Path;
 use blob_convert::change::Group;
 use blob_convert::recipe::{Opened, Source};
 use blob_convert::{Place, Plan, RECEIPT_KEY, Recipe, Selection, Silent, Step, Summary, check_output};
+use blob_io::words::listed;
 use blob_io::{Checkpoint, Error, Format, IfExists, Output, Remedy};
 
 use crate::args::{Convert, Global, if_exists};
@@ -29,6 +30,9 @@ pub(crate) use proof::{NO_ROOM, WHOLE, no_proof, quoted};
 pub(crate) use recipe::{recipe_of, text_of};
 use said::warn_of_source;
 pub(crate) use said::{Changes, asked, changes_field, notices, warn, warn_of_changes, warnings};
+
+/// How many arrays a warning names.
+const CONTRADICTED: usize = 3;
 
 pub(crate) fn run(args: &Convert, context: &Context) -> Result<Status, Failure> {
     let recipe = args.recipe(context)?;
@@ -173,7 +177,7 @@ impl Conversion {
             plan.lost_values(&progress)?
         } else {
             let done = plan.run(&progress)?;
-            found.reports = done.contradicted.iter().map(|name| contradicts(self.source(), name)).collect();
+            found.reports = contradicts(self.source(), &done.contradicted);
             found.reports.extend(done.frame_left_out.map(|why| format!("the receipt keeps no frame: {why}")));
             found.done.insert(done).changes()
         };
@@ -219,13 +223,18 @@ fn output_of(recipe: &Recipe) -> &Path {
     recipe.target.path.as_deref().unwrap_or(Path::new("-"))
 }
 
-/// The warning for an array that differs from its digest in the source's receipt.
-pub(crate) fn contradicts(checkpoint: &Checkpoint, name: &str) -> String {
+/// The warnings for arrays that differ from their digests in the source's receipt: one for the arrays, and one for all
+/// of them together, which have the empty name.
+pub(crate) fn contradicts(checkpoint: &Checkpoint, names: &[String]) -> Vec<String> {
     let whose = format!("what the receipt in {} says was written", checkpoint.name());
-    match name {
-        "" => format!("the arrays together are not {whose}"),
-        name => format!("array {name:?} is not {whose}"),
-    }
+    let each: Vec<&String> = names.iter().filter(|name| !name.is_empty()).collect();
+    let of_each = match &each[..] {
+        [] => None,
+        [name] => Some(format!("array {name:?} is not {whose}")),
+        _ => Some(format!("{} arrays are not {whose}: {}", each.len(), listed(CONTRADICTED, &each))),
+    };
+    let of_all = (each.len() < names.len()).then(|| format!("the arrays together are not {whose}"));
+    of_each.into_iter().chain(of_all).collect()
 }
 
 /// The refusal of a conversion; names that do not fit may have had a receipt, which leads back to those that do.

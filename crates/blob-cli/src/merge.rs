@@ -50,15 +50,14 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let plan = if args.writing.strict { plan.strict()? } else { plan };
     let changes = plan.changes();
     let mut warned = warnings(&changes);
-    warn_of_changes(&changes, context);
     plan.check()?;
+    warn_of_changes(&changes, context);
     if !args.writing.dry_run {
         let progress = Progress::begin(&context.terminal, sources.iter().map(Checkpoint::file_len).sum());
         let contradicted = plan.run(&progress)?;
         progress.end();
         let of_files = sources.iter().zip(contradicted);
-        let of_files = of_files.flat_map(|(file, names)| names.into_iter().map(|name| contradicts(file, &name)));
-        let reports: Vec<String> = of_files.collect();
+        let reports: Vec<String> = of_files.flat_map(|(file, names)| contradicts(file, &names)).collect();
         warn(reports.clone(), "--json prints them all", context);
         warned.extend(reports);
     }
