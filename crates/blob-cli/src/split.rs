@@ -157,7 +157,7 @@ impl Destination {
                 return Err(failure
                     .help("a folder's name ends with /; in the names of files `{}` stands for the layer or number"));
             }
-            return Ok(Self { to, folder: None, pattern: output.to_owned() });
+            return Ok(Self { to, folder: folder_before(output), pattern: output.to_owned() });
         }
         let to = args.to.unwrap_or(checkpoint.format());
         if !is_written(to) {
@@ -173,6 +173,14 @@ impl Destination {
         let path = args.output.join(format!("{{}}.{extension}"));
         Ok(Self { to, folder: Some(args.output.clone()), pattern: path.to_string_lossy().into_owned() })
     }
+}
+
+/// The folder of a pattern's files, which is made as the one that `-o DIR/` names: the folders before the first with a
+/// `{}` in the name.
+fn folder_before(pattern: &str) -> Option<PathBuf> {
+    let before = pattern.split("{}").next().filter(|before| before.len() < pattern.len())?;
+    let (folder, _) = before.rsplit_once(std::path::is_separator)?;
+    Some(folder).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// One of the files.
