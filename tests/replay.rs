@@ -118,7 +118,7 @@ fn a_receipt_that_lies_about_its_transforms_is_a_finding() {
         (one("permute", json!({"tensors": ["gone"], "axes": [0]})), "does not allow permute: \"gone\" is not there"),
         (
             one("fc-from", json!({"channels": 7, "height": 7, "width": 7})),
-            "does not allow fc-from: no weights of an inner product have 343 inputs",
+            "does not allow fc-from: no weights of an inner product have 343 inputs; \"ip/0\" has 36",
         ),
     ] {
         let found = said(transforms.clone());

@@ -97,6 +97,12 @@ static WAYS: &[Way] = &[
         After,
     ),
     way(Remedy::NoDiffs, "strip_diff", "--strip-diff leaves the diffs out", Before),
+    way(
+        Remedy::LoneDiff,
+        "exclude",
+        "--exclude NAME leaves a diff out; --strip-diff takes those whose data is in the file, too",
+        Nowhere,
+    ),
     always(Remedy::NewFile, "leave --into out to write a new file; `blob merge` puts the tensors of several into one"),
     way(
         Remedy::BareModel,
@@ -126,7 +132,19 @@ static WAYS: &[Way] = &[
     way(Remedy::SkipUnsupported, "exclude", "--exclude NAME leaves one of several arrays out", Nowhere),
     way(Remedy::Net, "net", "name the net: --net deploy.prototxt", Nowhere),
     way(Remedy::NetOrSymbol, "net", "name the net: --net deploy.prototxt, or --symbol net-symbol.json", Nowhere),
-    way(Remedy::InputShape, "input_shape", "say the shape of each input: --input NAME=1,3,224,224", Nowhere),
+    way(
+        Remedy::InputShape,
+        "input_shape",
+        "say the shape of each of these inputs: --input NAME=1,3,224,224, as --input data=1,3,224,224",
+        Nowhere,
+    ),
+    way(
+        Remedy::OtherLayers,
+        "net",
+        "docs/onnx.md lists the layers that have a form in ONNX; name a copy of the net that ends before the others: \
+         --net copy.prototxt",
+        Nowhere,
+    ),
     way(Remedy::Anew, "anew", "--anew writes a new file of the tensors, without these bytes", Nowhere),
     always(Remedy::OtherNet, "name the net whose weights these are"),
     way(
@@ -163,7 +181,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[13].help));
+        assert_eq!(help(Remedy::SkipUnsupported, "extract").as_deref(), Some(WAYS[14].help));
         assert!(help(Remedy::SkipUnsupported, "plot").is_some());
     }
 }

@@ -22,12 +22,19 @@ impl Unfit {
         Self { words: words.into(), remedy: None }
     }
 
-    /// A diff beside data that the base has can be left out; other names can be given.
-    fn missing(name: &str, base: &Checkpoint) -> Self {
+    /// A diff beside its data can be left out, where the base has the data; a diff alone is left out by its name; other
+    /// names can be given.
+    fn missing(name: &str, base: &Checkpoint, tensors: &[Planned]) -> Self {
         let name = TensorName::of(name);
         let is_diff = name.kind == Kind::Diff && base.entry(name.array).is_some();
-        let remedy = if is_diff { Remedy::NoDiffs } else { Remedy::Names };
-        Self { words: "is not there".to_owned(), remedy: Some(remedy) }
+        let (words, remedy) = if !is_diff {
+            ("is not there", Remedy::Names)
+        } else if tensors.iter().any(|tensor| tensor.spec.name == name.array) {
+            ("is not there", Remedy::NoDiffs)
+        } else {
+            ("is a diff, which is not there, without its data here", Remedy::LoneDiff)
+        };
+        Self { words: words.to_owned(), remedy: Some(remedy) }
     }
 
     pub(crate) fn of_shape(tensor: &Planned, entry: &Entry) -> Self {
@@ -52,7 +59,7 @@ pub(crate) fn check_fits(
     for tensor in tensors {
         let name = &tensor.spec.name;
         let found = match base.entry(name) {
-            None => Some(Unfit::missing(name, base)),
+            None => Some(Unfit::missing(name, base, tensors)),
             Some(entry) => match (entry.foreign_dtype(), entry.fault()) {
                 (Some(dtype), _) => Some(Unfit::new(format!("is of dtype {dtype} there, which blob does not write"))),
                 (_, Some(fault)) => Some(Unfit::new(format!("cannot be replaced there: {fault}"))),
@@ -64,18 +71,24 @@ pub(crate) fn check_fits(
     let Some((_, first)) = misfits.first() else { return Ok(()) };
     let is_net_s_own = is_of_net(base) && matches!(first.remedy, None | Some(Remedy::Names));
     let remedy = if is_net_s_own { Some(Remedy::NewModel) } else { first.remedy };
+    let problems = grouped(misfits.iter().map(|(name, misfit)| (&**name, &*misfit.words)));
+    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems));
+    Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
+}
+
+/// The problems of tensors, each with its quoted name; those that follow each other and are the same in one sentence.
+pub(crate) fn grouped<'a>(problems: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let mut same: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (name, misfit) in &misfits {
-        match same.last_mut().filter(|(words, _)| *words == misfit.words) {
+    for (name, words) in problems {
+        match same.last_mut().filter(|(of, names)| *of == words && !names.contains(&"")) {
             Some((_, names)) => names.push(name),
-            None => same.push((&misfit.words, vec![name])),
+            None => same.push((words, vec![name])),
         }
     }
-    let problems = same.iter().map(|(words, names)| match &names[..] {
+    let sentences = same.iter().map(|(words, names)| match &names[..] {
+        [""] | [] => (*words).to_owned(),
         [name] => format!("{name} {words}"),
         [first, others @ ..] => format!("{first} {words} (the same of {})", joined(NAMED, others)),
-        [] => String::new(),
     });
-    let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems.collect()));
-    Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
+    sentences.collect()
 }

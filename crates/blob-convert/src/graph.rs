@@ -84,9 +84,21 @@ pub fn entry<'c>(checkpoint: &'c Checkpoint, tensor: &str) -> Option<&'c Entry> 
 pub(crate) fn refused(checkpoint: &Checkpoint, unsupported: &Unsupported) -> Error {
     let problems = unsupported.problems.iter().map(ToString::to_string).collect();
     match refuse_first(LISTED, checkpoint, "has a net with parts that are not supported", problems) {
-        Error::Request { file, message } if unsupported.problems.iter().any(|one| one.reason == Reason::Input) => {
-            Error::Misfit { file, message, remedy: Some(Remedy::InputShape) }
-        }
+        Error::Request { file, message } => Error::Misfit { file, message, remedy: remedy(unsupported) },
         error => error,
+    }
+}
+
+/// The next step for whoever has such a net. A loss tells that the net is the one of training, whose inputs are not
+/// those of inference.
+fn remedy(unsupported: &Unsupported) -> Option<Remedy> {
+    let has = |reason| unsupported.problems.iter().any(|one| one.reason == reason);
+    let mut types = unsupported.problems.iter().filter(|one| one.reason == Reason::Type).map(|one| &one.type_name);
+    if types.any(|of| of.to_lowercase().ends_with("loss")) {
+        Some(Remedy::TestedNet)
+    } else if has(Reason::Input) {
+        Some(Remedy::InputShape)
+    } else {
+        has(Reason::Type).then_some(Remedy::OtherLayers)
     }
 }

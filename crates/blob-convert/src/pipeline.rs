@@ -10,10 +10,11 @@ use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Error, TensorName};
 
 use crate::change::{Change, Effect};
+use crate::fits::grouped;
 use crate::options::{Options, refuse_first};
 use crate::planned::{Computed, How, LeftOut, Planned};
 use crate::state::State;
-use crate::transform::{Context, Followed, FollowedNet, Made, NetOrigin, Outcome, Spec, Transform, Values};
+use crate::transform::{Context, Followed, FollowedNet, Made, Misfit, NetOrigin, Outcome, Spec, Transform, Values};
 
 /// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
 /// could nest steps that each read the one before twice.
@@ -67,7 +68,7 @@ pub(crate) fn chain(
         let specs: Vec<Spec<'_>> = chained.tensors.iter().map(|tensor| spec(checkpoint, tensor)).collect();
         let outcome = step
             .plan(&specs, &Context::following(checkpoint, followed, &done))
-            .map_err(|misfits| refused(checkpoint, &**step, misfits.iter().map(ToString::to_string).collect()))?;
+            .map_err(|misfits| refused(checkpoint, &**step, in_words(&misfits)))?;
         let mut problems = problems(&outcome, &specs);
         if problems.is_empty() {
             problems.extend(too_deep(&outcome, &chained.tensors));
@@ -229,6 +230,14 @@ fn as_sparse(made: &[Made], specs: &[Spec<'_>], names: &BTreeMap<&str, Vec<usize
 
 fn has_parts(spec: Option<&Spec<'_>>) -> bool {
     spec.is_some_and(|spec| spec.entry.sparse().is_some())
+}
+
+/// The misfits of a transform; the same one of several tensors is one sentence.
+fn in_words(misfits: &[Misfit]) -> Vec<String> {
+    let names = misfits.iter().map(|misfit| &misfit.tensor);
+    let names: Vec<String> =
+        names.map(|name| if name.is_empty() { String::new() } else { format!("{name:?}") }).collect();
+    grouped(names.iter().zip(misfits).map(|(name, misfit)| (&**name, &*misfit.problem)))
 }
 
 /// The error for a transform that cannot be applied, with the tensors that prevent it.

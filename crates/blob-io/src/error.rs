@@ -143,6 +143,8 @@ pub enum Remedy {
     RawData,
     /// No diffs.
     NoDiffs,
+    /// To leave out a diff whose data is not there.
+    LoneDiff,
     /// Other names: `<layer>/<index>`, or those of the file that the tensors go into.
     Names,
     /// The names that the tensors have, which the format holds, or others.
@@ -167,6 +169,8 @@ pub enum Remedy {
     NetOrSymbol,
     /// The shapes of the net's inputs.
     InputShape,
+    /// A net without the layers that have no form.
+    OtherLayers,
     /// A new file of the tensors, without the bytes that a receipt holds.
     Anew,
     /// The net whose weights these are.

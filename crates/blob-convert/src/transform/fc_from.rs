@@ -9,6 +9,7 @@ mod region;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 
+use blob_io::words::{joined, quoted};
 use blob_io::work;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -163,6 +164,24 @@ impl FcFrom {
     }
 }
 
+/// The numbers of inputs that weights of inner products have, for a sentence: `; "ip1/0" has 800`. Nothing where one
+/// has a wanted number, which the net then refuses.
+fn columns(tensors: &[Spec<'_>], wanted: &BTreeSet<usize>) -> String {
+    let mut seen = BTreeSet::new();
+    let products = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct);
+    let counts = products.filter_map(|spec| Some((&spec.tensor.name, *spec.tensor.shape.dims().last()?)));
+    let counts = counts.filter(|(_, inputs)| *inputs > 1 && seen.insert(*inputs));
+    let counts: Vec<String> = counts.map(|(name, inputs)| format!("{} has {inputs}", quoted(name))).collect();
+    if counts.is_empty() || !seen.is_disjoint(wanted) {
+        String::new()
+    } else {
+        format!("; {}", joined(COUNTS, &counts))
+    }
+}
+
+/// So many numbers of inputs are told.
+const COUNTS: usize = 4;
+
 impl Transform for FcFrom {
     fn name(&self) -> &'static str {
         Self::NAME
@@ -201,10 +220,11 @@ impl Transform for FcFrom {
             (None, None) => Found { tensors: self.of_file(tensors)?, ..Found::default() },
         };
         if found.is_empty() {
-            let all = self.extents.iter().chain(self.layers.values()).map(|extents| extents.inputs().to_string());
-            let inputs: BTreeSet<String> = all.collect();
-            let inputs = inputs.into_iter().collect::<Vec<_>>().join(" or ");
-            return Err(vec![Misfit::about_all(format!("no weights of an inner product have {inputs} inputs"))]);
+            let wanted = self.extents.iter().chain(self.layers.values()).map(|extents| extents.inputs());
+            let wanted: BTreeSet<usize> = wanted.collect();
+            let inputs = wanted.iter().map(usize::to_string).collect::<Vec<_>>().join(" or ");
+            let there = columns(tensors, &wanted);
+            return Err(vec![Misfit::about_all(format!("no weights of an inner product have {inputs} inputs{there}"))]);
         }
         notes.extend(if is_guess { as_long(tensors, &found) } else { None });
         let made = tensors.iter().enumerate().map(|(place, spec)| {

@@ -178,10 +178,16 @@ impl Compare<'_> {
         if let Some(Difference { path, said, is }) = self.alike.fields(said, is) {
             self.fact(&path, Some(&said), Some(&is));
         }
+        // Each step that follows a net names the same net.
+        let mut noted = Vec::new();
         for Difference { path, said, is } in std::mem::take(&mut self.alike.unproven) {
             let said = said.get("name").unwrap_or(&said);
             let is = if is.is_null() { "not found".to_owned() } else { shown(Some(&is)) };
-            self.note(format!("{path}, which is {} in the receipt, and here {is}", shown(Some(said))));
+            let note = format!("{path}, which is {} in the receipt, and here {is}", shown(Some(said)));
+            if !noted.contains(&note) {
+                noted.push(note.clone());
+                self.note(note);
+            }
         }
     }
 
