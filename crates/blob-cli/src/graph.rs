@@ -11,7 +11,7 @@ use std::io::Write;
 use blob_convert::graph::{self as net, Node};
 use blob_convert::recipe;
 use blob_convert::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, properties};
-use blob_io::{Checkpoint, Entry};
+use blob_io::{Checkpoint, Entry, Error, Reason};
 use serde_json::json;
 
 use crate::args::Graph;
@@ -31,7 +31,7 @@ use boxes::Boxes;
 const CONVOLUTIONS: [&str; 4] = ["Convolution", "Convolution_v1", "ConvolutionDepthwise", "DepthwiseConvolution"];
 
 pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
-    let checkpoint = open(&args.file, &context.global)?;
+    let checkpoint = open(&args.file, &context.global).map_err(cut_off)?;
     let mut settings = recipe::Onnx::default();
     settings.inputs = inputs(&args.input_shape)?;
     let graph = blob_convert::graph::of(&checkpoint, args.nets.file().as_ref(), &settings)?;
@@ -49,6 +49,17 @@ pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
     let mut out = context.terminal.out();
     out.write_all(drawn.as_bytes())?;
     Ok(out.flush().map(|()| Status::Yes)?)
+}
+
+/// A graph of the layers before a break is seldom the wish: first see what the file lacks.
+fn cut_off(error: Error) -> Failure {
+    let is_cut = error.reason() == Reason::Truncated;
+    let failure = Failure::from(error);
+    let help = failure.problem().and_then(|problem| problem.help.clone()).filter(|_| is_cut);
+    match help {
+        Some(help) => failure.help(format!("{help}; `blob verify` says what is wrong with the file")),
+        None => failure,
+    }
 }
 
 /// One layer, with counts.

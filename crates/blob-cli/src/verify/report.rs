@@ -56,6 +56,7 @@ impl<'a> Report<'a> {
 
     /// Adds the fault of a file that does not open.
     pub(super) fn broken(&mut self, e: &Error) {
+        self.verdict.is_salvaging = self.context.global.salvage.is_some();
         let line = self.verdict.broken(e);
         self.finding(line);
     }

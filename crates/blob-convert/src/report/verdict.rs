@@ -103,6 +103,8 @@ pub struct Verdict<'a> {
     pub help: Option<&'static str>,
     /// The error that stopped the check, as JSON.
     pub error: Value,
+    /// Whether the user asks for the whole arrays of files that break off.
+    pub is_salvaging: bool,
     /// The files of the comparison.
     pub others: &'a [Checkpoint],
 }
@@ -120,7 +122,13 @@ impl Verdict<'_> {
         self.help = help(e);
         if let Some(n) = e.intact().filter(|n| *n > 0) {
             let (verb, them) = if n == 1 { ("is", "it") } else { ("are", "them") };
-            let taken = if takes_whole_arrays(e) { format!(": --salvage takes {them}") } else { String::new() };
+            let taken = if self.is_salvaging {
+                "; `verify` checks whole files, and --salvage takes the arrays of others, as for --against".to_owned()
+            } else if takes_whole_arrays(e) {
+                format!(": --salvage takes {them}")
+            } else {
+                String::new()
+            };
             self.notes.push(|| format!("{} before it {verb} whole{taken}", plural(n as u64, "array")));
         }
         Line::of_error(e)
