@@ -83,7 +83,8 @@ pub(super) fn resolved(
                 // The model is the net's new description: its layers have the biases.
                 fold.described(Ok(()));
             }
-            if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames || is_model) {
+            let has_symbol = !(renames || is_model || fold.count() == 0);
+            if let (Some(net), Some(output), true) = (&net, recipe.target.place()?.file(), has_symbol) {
                 options.symbol =
                     NewSymbol::of(checkpoint, (net, recipe.net.as_ref().map(NetFile::path)), &mut fold, output)?;
             }
