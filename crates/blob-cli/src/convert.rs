@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::failure::{Failure, Status, TESTED_NET};
 use crate::open::open;
 use crate::output::progress::Progress;
+use crate::output::signals;
 use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Written};
 use crate::regroup::no_format;
@@ -154,6 +155,10 @@ impl Conversion {
         if self.recipe.target.sha256 && !plan.has_receipt() && !context.global.json {
             let message = format!("--sha256 is for the receipt, and a file of {} has none", plan.to().name());
             return Err(Failure::new(message).help("--json prints the digest, where the output is a file"));
+        }
+        // A refusal stands alone. That a folder is replaced is checked by its values, once, when it is written.
+        if !matches!(self.recipe.target.place()?, Place::Folder { .. }) {
+            signals::checked(|| plan.check(&Silent))?;
         }
         let changes = plan.changes();
         let source = said::Source { checkpoint: self.source(), changes: &changes, is_copy: plan.is_copy() };

@@ -21,6 +21,7 @@ use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::signals;
 use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::format_of;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &Merge, context: &Context) -> Result<Status, Failure> {
     let plan = if args.writing.strict { plan.strict()? } else { plan };
     let changes = plan.changes();
     let mut warned = warnings(&changes);
-    plan.check()?;
+    signals::checked(|| plan.check())?;
     warn_of_changes(&changes, context);
     if !args.writing.dry_run {
         let progress = Progress::begin(&context.terminal, sources.iter().map(Checkpoint::file_len).sum());

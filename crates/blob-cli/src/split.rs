@@ -17,6 +17,7 @@ use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
 use crate::output::progress::Progress;
+use crate::output::signals;
 use crate::output::sink::{Content, check_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
 use crate::regroup::format_of;
@@ -89,16 +90,16 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
         (None, None) => Divide::ByLayer,
     });
     let plans = recipe.plan_several(&checkpoint, &Registry::default())?;
-    let changes = plans.changes();
-    warn_of_changes(&changes, context);
     if plans.plans().iter().all(|plan| plan.tensors().is_empty()) {
         return Err(Failure::new(format!("{}: there are no tensors, and nothing to write", checkpoint.name())));
     }
     let new_folder = destination.folder.as_deref().filter(|folder| !folder.exists());
     match new_folder {
         Some(folder) => check_parent(folder)?,
-        None => plans.check(&Silent)?,
+        None => signals::checked(|| plans.check(&Silent))?,
     }
+    let changes = plans.changes();
+    warn_of_changes(&changes, context);
     let bytes_out =
         if args.writing.dry_run { plans.output_len() } else { written_bytes(&plans, new_folder.is_some(), context)? };
     let files: Vec<File> = plans.plans().iter().filter_map(|plan| Some(File::of(plan.path()?, plan))).collect();

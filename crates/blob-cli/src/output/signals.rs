@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use blob_io::Error;
+
 use crate::failure::Failure;
 
 /// The exit code of a process that a signal stopped.
@@ -43,6 +45,14 @@ pub(crate) fn came() -> bool {
 /// The failure of work that a signal stopped.
 pub(crate) fn check() -> Result<(), Failure> {
     if came() { Err(Failure::interrupted()) } else { Ok(()) }
+}
+
+/// Checks an output by files that are removed again, which a signal waits for.
+pub(crate) fn checked(check_output: impl FnOnce() -> Result<(), Error>) -> Result<(), Failure> {
+    catch();
+    let _work = Work::begin();
+    check_output()?;
+    check()
 }
 
 /// Says these words where a signal ends the process without work.
