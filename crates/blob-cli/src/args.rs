@@ -262,7 +262,9 @@ pub(crate) struct Stats {
 
 /// Check files: structure, finite values, equality with another file
 ///
-/// Exits with 0 if every check passes, 1 if a check fails or the file is broken, 2 if it cannot be read.
+/// Exits with 0 if every check passes, 1 if a check fails or the file is broken: malformed, cut off, empty, a web page
+/// or a pointer of Git LFS in its place. Exits with 2 if it is another kind of file, as a text or a picture, or cannot
+/// be read.
 #[derive(Debug, clap::Args)]
 #[command(before_help = "\
 Examples:
