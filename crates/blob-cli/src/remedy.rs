@@ -99,7 +99,7 @@ static WAYS: &[Way] = &[
     way(Remedy::NoDiffs, "strip_diff", "--strip-diff leaves the diffs out", Before),
     way(
         Remedy::LoneDiff,
-        "exclude",
+        "strip_diff",
         "--exclude NAME leaves a diff out; --strip-diff takes those whose data is in the file, too",
         Nowhere,
     ),
@@ -114,7 +114,7 @@ static WAYS: &[Way] = &[
     way(
         Remedy::NewModel,
         "net",
-        "the model was made of a net: leave --into out and name that net, --net deploy.prototxt or --symbol \
+        "the model was made of a net: name that net in place of the model, --net deploy.prototxt or --symbol \
          net-symbol.json, for a model of these weights",
         Nowhere,
     ),
