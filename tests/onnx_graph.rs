@@ -27,6 +27,7 @@ use self::tensor::{Kind, Tensor};
 use crate::fold_net::{layer, net};
 use crate::support::floats::wide;
 use crate::support::message::{len, var};
+use crate::support::random::Random;
 use crate::support::{Folder, blob, data, opened, report};
 
 /// The arrays of a golden case, by the names after the case's: `model`, `in/x`, `out/y`.
@@ -273,24 +274,78 @@ fn the_page_lists_every_operator() {
     assert!(caffe.is_empty() && mxnet.is_empty(), "{caffe:?} {mxnet:?}");
 }
 
-/// A place in a plane of more than 2,048 values is no number of f16; that is a loss where a layer reads it as a number.
+/// The weights are f16 and the net computes in f32, so that places, boxes and sums are what they are without f16.
 #[test]
-fn a_mask_in_f16_has_small_planes() {
+fn weights_in_f16_are_cast_and_the_net_computes_in_f32() {
     let folder = Folder::new();
-    let file = folder.with("x.caffemodel", net(&[layer("e", "Power", ("m", "e"), &[], &[])]));
-    let out = folder.file("x.onnx");
-    let convert = |side: usize, reader: &str| {
+    let [file, text] = ["lenet.caffemodel", "lenet.prototxt"]
+        .map(|name| data("caffe/forward").join(name).to_str().expect("UTF-8").to_owned());
+    let [out, half, rounded, back] = ["x.onnx", "half.onnx", "rounded.npz", "back.onnx"].map(|name| folder.file(name));
+    let read = |path: &str| model::model(&std::fs::read(path).expect("read"));
+    blob(&["convert", &file, "--net", &text, "-o", &out, "--no-receipt"]).ok();
+    blob(&["convert", &file, "--net", &text, "-o", &half, "--dtype", "f16"]).ok();
+    blob(&["verify", &half, "--against", &file, "--net", &text]).ok();
+    // The same net with the rounded weights, as f32.
+    blob(&["convert", &half, "--dtype", "f32", "-o", &rounded]).ok();
+    blob(&["convert", &rounded, "--into", &out, "-o", &back]).ok();
+    let [whole, narrow, back] = [&out, &half, &back].map(|path| read(path));
+    let element = |values: &[model::Value]| values.iter().map(|value| value.element).collect::<Vec<_>>();
+    const FLOAT: u64 = 1;
+    assert_eq!((element(&narrow.inputs), element(&narrow.outputs)), (vec![FLOAT], vec![FLOAT]));
+    let casts: Vec<&model::Node> = narrow.nodes.iter().filter(|node| node.kind == "Cast").collect();
+    let weights: Vec<String> = opened(&half).names().map(str::to_owned).collect();
+    assert_eq!(casts.iter().map(|node| &node.inputs[0]).collect::<Vec<_>>(), weights.iter().collect::<Vec<_>>());
+    assert_eq!((casts.len(), narrow.nodes.len()), (8, whole.nodes.len() + 8));
+    let others = narrow.nodes.iter().filter(|node| node.kind != "Cast").flat_map(|node| &node.inputs);
+    assert!(others.clone().all(|input| !weights.contains(input)));
+    let mut random = Random::new(5);
+    let image: Vec<f64> = (0..14 * 14).map(|_| random.below(257) as f64 / 128.0 - 1.0).collect();
+    let x = Tensor::float(&[1, 1, 14, 14], image);
+    let [whole, narrow, back] =
+        [whole, narrow, back].map(|model| run::run(&model, &[("data".to_owned(), x.clone())]).swap_remove(0).1.values);
+    assert_eq!(narrow, back);
+    assert_ne!(narrow, whole);
+}
+
+/// A loss computes the probabilities on its way: Caffe's SoftmaxWithLossLayer and SigmoidCrossEntropyLossLayer have a
+/// layer of these types within, and the first gives its values as a second output.
+#[test]
+fn a_loss_becomes_the_probabilities_that_it_computes() {
+    let folder = Folder::new();
+    let file = folder.with("x.caffemodel", net(&[layer("p", "Power", ("d", "s"), &[], &[])]));
+    let model = |name: &str, last: &str| {
         let text = format!(
-            "input: \"d\" input_shape {{ dim: 1 dim: 1 dim: {side} dim: {side} }}
-             layer {{ name: \"p\" type: \"Pooling\" bottom: \"d\" top: \"p\" top: \"m\"
-                      pooling_param {{ kernel_size: 2 stride: 2 }} }}
-             layer {{ name: \"e\" {reader} }}"
+            "input: \"d\" input_shape {{ dim: 2 dim: 3 dim: 4 dim: 5 }} input: \"label\" input_shape {{ dim: 2 }}
+             layer {{ name: \"p\" type: \"Power\" bottom: \"d\" top: \"s\" power_param {{ scale: 0.5 }} }} {last}"
         );
-        let text = folder.with("net.prototxt", text);
-        blob(&["convert", &file, "--net", &text, "--dtype", "f16", "-o", &out, "--force"])
+        let (text, out) = (folder.with("net.prototxt", text), folder.file(name));
+        let ran = blob(&["convert", &file, "--net", &text, "-o", &out, "--force"]).ok();
+        blob(&["verify", &out, "--against", &file, "--net", &text]).ok();
+        (model::model(&std::fs::read(&out).expect("read")), ran.err)
     };
-    let power = "type: \"Power\" bottom: \"m\" top: \"e\" power_param { scale: 0.5 }";
-    convert(40, power).ok();
-    convert(48, power).refused("finds places in \"p\", which are not all numbers of f16");
-    convert(48, "type: \"Upsample\" bottom: \"p\" bottom: \"m\" top: \"e\" upsample_param { scale: 2 }").ok();
+    let graph = |model: &model::Model| -> Vec<(String, Vec<String>, Vec<String>, i64)> {
+        let nodes = model.nodes.iter();
+        nodes.map(|n| (n.kind.clone(), n.inputs.clone(), n.outputs.clone(), n.int("axis", -7))).collect()
+    };
+    for (kind, made) in [("SoftmaxWithLoss", "Softmax"), ("SigmoidCrossEntropyLoss", "Sigmoid")] {
+        for parameters in ["", "softmax_param { axis: 3 }", "loss_param { ignore_label: 255 } loss_weight: 1"] {
+            for tops in ["top: \"y\"", "top: \"loss\" top: \"y\""] {
+                if kind != "SoftmaxWithLoss" && (tops.contains("loss") || parameters.contains("axis")) {
+                    continue;
+                }
+                let loss = format!("bottom: \"s\" bottom: \"label\" {tops} {parameters}");
+                let (found, said) = model("loss.onnx", &format!("layer {{ name: \"l\" type: \"{kind}\" {loss} }}"));
+                let plain = if parameters.contains("axis") { parameters } else { "" };
+                let plain = format!("layer {{ name: \"l\" type: \"{made}\" bottom: \"s\" top: \"y\" {plain} }}");
+                let (expected, _) = model("plain.onnx", &plain);
+                assert_eq!(graph(&found), graph(&expected), "{kind} {tops} {parameters}");
+                let names = |values: &[model::Value]| values.iter().map(|v| v.name.clone()).collect::<Vec<_>>();
+                assert_eq!((names(&found.inputs), names(&found.outputs)), (vec!["d".to_owned()], vec!["y".to_owned()]));
+                assert!(said.contains(&format!("\"l\" ({kind}) gives its probabilities, as a {made} does")), "{said}");
+            }
+        }
+        let (found, _) =
+            model("none.onnx", &format!("layer {{ name: \"l\" type: \"{kind}\" bottom: \"s\" bottom: \"label\" }}"));
+        assert_eq!(found.outputs.iter().map(|value| &*value.name).collect::<Vec<_>>(), ["s"]);
+    }
 }

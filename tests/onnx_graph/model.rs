@@ -268,10 +268,21 @@ fn tensor(bytes: &[u8]) -> (String, Tensor) {
         (7, Some(raw)) => {
             (Kind::Integer, raw.as_chunks().0.iter().map(|bytes| i64::from_le_bytes(*bytes) as f64).collect())
         }
+        (10, Some(raw)) => {
+            (Kind::Float, raw.as_chunks().0.iter().map(|bytes| half(u16::from_le_bytes(*bytes))).collect())
+        }
         (9, Some(raw)) => (Kind::Bool, raw.iter().map(|byte| f64::from(*byte)).collect()),
         (1, None) => (Kind::Float, typed),
         (7, None) => (Kind::Integer, typed),
         other => panic!("{name}: element type {}", other.0),
     };
     (name, Tensor::new(&dims, values, kind))
+}
+
+/// The value of an IEEE half: a sign, 5 bits of exponent, 10 of fraction.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023) / 1024.0);
+    assert!(exponent < 31, "a weight that is not finite");
+    let size = if exponent == 0 { fraction * 2f64.powi(-14) } else { (1.0 + fraction) * 2f64.powi(exponent - 15) };
+    if bits >> 15 == 1 { -size } else { size }
 }

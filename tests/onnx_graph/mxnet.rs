@@ -90,21 +90,6 @@ fn a_converted_symbol_computes_what_mxnet_computed() {
     }
 }
 
-/// Places that a net computes may be beyond the whole numbers of f16.
-#[test]
-fn computed_places_are_no_numbers_of_f16() {
-    let folder = Folder::new();
-    let cases = cases("onnx_graph/mxnet.npz");
-    let case = cases.iter().find(|case| case.name == "gather-nd").expect("the case");
-    let weights = folder.with("x.params", case.bytes("weights"));
-    let symbol = folder.with("x-symbol.json", case.bytes("symbol"));
-    let out = folder.file("x.onnx");
-    let inputs = ["--input", "data=2,3,4", "--input", "places=2,2,3", "-o", &out];
-    let convert = ["convert", &weights, "--symbol", &symbol];
-    blob(&[&convert[..], &inputs].concat()).ok();
-    blob(&[&convert[..], &inputs, &["--dtype", "f16", "--force"]].concat()).refused("finds places in");
-}
-
 /// Numbers that no net has, in the place of each number of a symbol.
 const ABSURD: [&str; 7] = ["0", "-1", "65536", "4294967295", "9223372036854775807", "1e38", "None"];
 

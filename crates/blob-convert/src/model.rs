@@ -1,7 +1,7 @@
-//! The ONNX model of a net: the graph by `blob_graph`, the step that makes the initializers, and the model in another
-//! dtype.
+//! The ONNX model of a net: the graph by `blob_graph`, the step that makes the initializers, and initializers in a
+//! narrower dtype.
 //!
-//! Relies on `blob_graph` for every operator; knows the few whose inputs keep their own dtype.
+//! Relies on `blob_graph` for every operator but the `Cast` of such an initializer.
 
 mod around;
 mod beside;
@@ -12,11 +12,10 @@ use std::collections::{HashMap, HashSet};
 use blob_core::{DType, Shape};
 use blob_graph::{Make, Need, Prepared, Target, to_onnx};
 use blob_io::net::Phase;
-use blob_io::onnx::{Attribute, Dim, Initializer, Model, Node, Value};
+use blob_io::onnx::{Attribute, Initializer, Model, Node};
 use blob_io::words::{joined, quoted};
 use blob_io::{Checkpoint, Error, Format, work};
 
-use crate::cast::cast;
 use crate::graph;
 use crate::onnx::{Onnx as Settings, Ssd};
 use crate::options::refuse;
@@ -28,12 +27,12 @@ pub(crate) use beside::{put_beside, unnamed, values_name};
 const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];
 /// The place of each of ONNX's gates of an LSTM (input, output, forget, new) among Caffe's.
 const LSTM_GATES: [usize; 4] = [0, 2, 1, 3];
+/// Losses of which a model has the probabilities, and the layers that compute these.
+const LOSSES: [(&str, &str); 2] = [("SoftmaxWithLoss", "Softmax"), ("SigmoidCrossEntropyLoss", "Sigmoid")];
 /// So many settings of a layer of data are named.
 const MOST_SETTINGS: usize = 8;
-/// ONNX's numbers of element types, in the attribute of `Cast`.
+/// ONNX's number of f32, in the attribute of `Cast`.
 const FLOAT: i64 = 1;
-const INT64: i64 = 7;
-const FLOAT16: i64 = 10;
 
 /// Whether an output is a new model, made of a net.
 pub(crate) fn is_made(checkpoint: &Checkpoint, to: Format, is_into: bool) -> bool {
@@ -94,13 +93,14 @@ pub(crate) fn of(
     let stored = needs.iter().filter_map(|need| checkpoint.entry(bound.name(&need.tensor))?.dtype());
     let dtype = one_dtype(checkpoint, dtype, stored)?;
     if dtype != DType::F32 {
-        halve(checkpoint, &mut model, dtype)?;
+        narrow(&mut model, dtype);
     }
     let dropped: Vec<String> =
         graph.dropped().iter().map(|dropped| format!("{} ({})", dropped.layer, dropped.type_name)).collect();
     let recurrent = graph.nodes().iter().filter(|node| node.type_name == "LSTM").map(|node| {
         format!("the markers of {:?} are no input: its steps are taken for one sequence from the first on", node.name)
     });
+    let losses = graph.nodes().iter().filter(|node| LOSSES.iter().any(|(loss, _)| *loss == node.type_name)).map(loss);
     let read: HashSet<&str> = model.inputs.iter().map(|input| &*input.name).collect();
     let inputs = graph.inputs().iter().map(|place| &*graph.values()[*place].name);
     let shapes_alone: Vec<String> = inputs.filter(|name| !read.contains(name)).map(unread).collect();
@@ -109,8 +109,14 @@ pub(crate) fn of(
     let copies = graph.copies().iter().map(|tensor| bound.name(tensor).to_owned());
     let made = Onnx::new(initializers).of_graph(settings).with_copies(copies);
     let prepared = graph.prepared().iter().map(preparation);
-    let notices = notice(&dropped).into_iter().chain(prepared).chain(shapes_alone).chain(recurrent);
+    let notices = notice(&dropped).into_iter().chain(prepared).chain(shapes_alone).chain(recurrent).chain(losses);
     Ok((model, made.with_notices(notices)))
+}
+
+/// The notice that a loss gives its probabilities.
+fn loss(node: &blob_graph::Node) -> String {
+    let made = LOSSES.iter().find(|(loss, _)| *loss == node.type_name).map_or("", |(_, made)| made);
+    format!("{} ({}) gives its probabilities, as a {made} does, and reads no label", quoted(&node.name), node.type_name)
 }
 
 /// The notice about an input of the net whose values nothing in the model reads.
@@ -196,76 +202,39 @@ fn one_dtype(
     ))
 }
 
-/// Makes every f32 of a model f16, but for the inputs of operators that take f32 alone.
-fn halve(checkpoint: &Checkpoint, model: &mut Model, dtype: DType) -> Result<(), Error> {
-    if model.nodes.iter().any(|node| matches!(&*node.op_type, "NonMaxSuppression" | "DetectionOutput")) {
-        let message =
-            format!("has a net whose boxes ONNX computes in f32 alone, not in {dtype}; --ssd raw leaves the boxes out");
-        return Err(refuse(checkpoint, message));
-    }
-    let resized = model.nodes.iter().filter(|node| node.op_type == "Resize");
-    let kept: HashSet<String> = resized.flat_map(|node| node.inputs.iter().skip(1)).cloned().collect();
+/// Stores the initializers in a narrower dtype; a `Cast` behind each gives the f32 that the operators compute with.
+fn narrow(model: &mut Model, dtype: DType) {
+    let mut taken: HashSet<String> = model.initializers.iter().map(|own| own.name().to_owned()).collect();
+    let values = model.inputs.iter().chain(&model.values).chain(&model.outputs);
+    taken.extend(values.map(|value| value.name.clone()));
+    taken.extend(model.nodes.iter().flat_map(|node| [&node.inputs, &node.outputs]).flatten().cloned());
+    let mut widened: HashMap<String, String> = HashMap::new();
     for initializer in &mut model.initializers {
-        match initializer {
-            Initializer::Stored { dtype: own, .. } => *own = dtype,
-            Initializer::Constant { name, dtype: own, bytes, .. } if *own == DType::F32 && !kept.contains(name) => {
-                let mut rounded = Vec::new();
-                let lost = cast((DType::F32, bytes), dtype, &mut rounded);
-                if lost.infinite + lost.zeroed > 0 {
-                    let message = format!("has a net with numbers in {name:?} that {dtype} does not hold");
-                    return Err(refuse(checkpoint, message));
-                }
-                (*own, *bytes) = (dtype, rounded);
-            }
-            Initializer::Constant { .. } => {}
+        let Initializer::Stored { name, dtype: own, .. } = initializer else { continue };
+        *own = dtype;
+        let names = (1..).map(|n| if n == 1 { format!("{name}_f32") } else { format!("{name}_f32_{n}") });
+        let wide = names.into_iter().find(|wide| !taken.contains(wide)).unwrap_or_default();
+        taken.insert(wide.clone());
+        widened.insert(name.clone(), wide);
+    }
+    for input in model.nodes.iter_mut().flat_map(|node| &mut node.inputs) {
+        if let Some(wide) = widened.get(input) {
+            input.clone_from(wide);
         }
     }
-    let shapes = model.values.iter().chain(&model.inputs).map(|value| (&*value.name, &value.shape[..])).collect();
-    let casts = model.nodes.iter().filter(|node| node.op_type == "Cast");
-    let numbers: HashSet<&str> = casts.flat_map(|node| node.inputs.iter().map(|input| &**input)).collect();
-    let planes: HashSet<&str> = model.initializers.iter().filter_map(|own| wide_plane(own, dtype)).collect();
-    let reads = |names: &[String], of: &HashSet<&str>| names.iter().any(|name| of.contains(&**name));
-    if let Some(node) = model.nodes.iter().find(|node| {
-        let is_mask = node.op_type == "Mod" && reads(&node.outputs, &numbers) && reads(&node.inputs, &planes);
-        is_mask || is_place(node) || has_far_places(&shapes, node, dtype)
-    }) {
-        let message = format!("has a net that finds places in {:?}, which are not all numbers of {dtype}", node.name);
-        return Err(refuse(checkpoint, message));
+    let read = model.initializers.iter().filter_map(|own| widened.get_key_value(own.name()));
+    let casts: Vec<Node> = read.map(|(name, wide)| cast(name, wide)).collect();
+    model.nodes.splice(..0, casts);
+}
+
+/// The node that makes f32 of an initializer.
+fn cast(name: &str, wide: &str) -> Node {
+    Node {
+        name: wide.to_owned(),
+        op_type: "Cast".to_owned(),
+        domain: String::new(),
+        inputs: vec![name.to_owned()],
+        outputs: vec![wide.to_owned()],
+        attributes: vec![("to".to_owned(), Attribute::Int(FLOAT))],
     }
-    let values: [&mut Vec<Value>; 3] = [&mut model.inputs, &mut model.outputs, &mut model.values];
-    for value in values.into_iter().flatten().filter(|value| value.dtype == DType::F32) {
-        value.dtype = dtype;
-    }
-    let casts = model.nodes.iter_mut().filter(|node| node.op_type == "Cast");
-    for (_, to) in casts.flat_map(|node| &mut node.attributes) {
-        if *to == Attribute::Int(FLOAT) {
-            *to = Attribute::Int(FLOAT16);
-        }
-    }
-    Ok(())
-}
-
-/// The whole numbers up to this one are numbers of a narrow dtype.
-fn exact(dtype: DType) -> u64 {
-    if dtype == DType::BF16 { 256 } else { 2048 }
-}
-
-/// The name of a constant that is one whole number beyond those of a narrow dtype, as the size of a plane may be.
-fn wide_plane(initializer: &Initializer, dtype: DType) -> Option<&str> {
-    let Initializer::Constant { name, dtype: DType::I64, bytes, .. } = initializer else { return None };
-    let number = i64::from_le_bytes(bytes[..].try_into().ok()?);
-    u64::try_from(number).is_ok_and(|number| number > exact(dtype)).then_some(name)
-}
-
-/// Whether a node makes integers of numbers: places that the net computes.
-fn is_place(node: &Node) -> bool {
-    node.op_type == "Cast" && node.attributes.iter().any(|(_, to)| *to == Attribute::Int(INT64))
-}
-
-/// Whether a node gives places as numbers beyond those that a narrow dtype holds one by one.
-fn has_far_places(shapes: &HashMap<&str, &[Dim]>, node: &Node, dtype: DType) -> bool {
-    let exact = exact(dtype);
-    let shape = node.inputs.first().and_then(|input| shapes.get(&**input));
-    matches!(&*node.op_type, "ArgMax" | "TopK")
-        && !shape.is_some_and(|dims| dims.iter().skip(1).all(|dim| matches!(dim, Dim::Size(size) if *size <= exact)))
 }

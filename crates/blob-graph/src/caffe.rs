@@ -26,7 +26,10 @@ pub(crate) const SILENCE: &str = "Silence";
 
 /// Layers that only training and testing need.
 const TRAINING: &str = "Accuracy ContrastiveLoss DetectionEvaluate EuclideanLoss HDF5Output HingeLoss InfogainLoss \
-     MultiBoxLoss MultinomialLogisticLoss SigmoidCrossEntropyLoss Silence SmoothL1Loss SoftmaxWithLoss";
+     MultiBoxLoss MultinomialLogisticLoss Silence SmoothL1Loss";
+
+/// Losses that compute the probabilities on their way: inference has these.
+const LOSSES: &str = "SigmoidCrossEntropyLoss SoftmaxWithLoss";
 
 /// Settings that change nothing in inference: rates of learning, conditions, the choice between equal implementations.
 /// A text that ends in a dot begins the path of a message.
@@ -40,15 +43,23 @@ const IGNORED_FIELDS: &str = "engine force_nd_im2col stable_prod_grad moving_ave
 const V0: &str = "num_output biasterm=bias_term pad kernelsize=kernel_size group stride pool dropout_ratio \
      local_size alpha beta k concat_dim";
 
-/// The part that a layer of this type has.
-pub(crate) fn kind(type_name: &str) -> Kind {
+/// The part that a layer has. A loss without an output has none in inference.
+pub(crate) fn kind(layer: &Layer) -> Kind {
+    let type_name = &*layer.type_name;
     if lists(INPUTS, type_name) {
         return Kind::Input;
     }
-    if lists(TRAINING, type_name) {
+    if lists(TRAINING, type_name) || (lists(LOSSES, type_name) && layer.tops.is_empty()) {
         return Kind::Training;
     }
     rows::TABLE.iter().find(|row| lists(row.types, type_name)).map_or(Kind::Unknown, Kind::Known)
+}
+
+/// The outputs that a layer has in inference: of a loss the probabilities, which are its last output, or stand for its
+/// only one.
+pub(crate) fn written(layer: &Layer) -> &[usize] {
+    let first = if lists(LOSSES, &layer.type_name) { layer.tops.len().saturating_sub(1) } else { 0 };
+    &layer.tops[first..]
 }
 
 /// All rows.
@@ -58,7 +69,7 @@ pub(crate) fn table() -> &'static [Row] {
 
 /// The settings of a layer that inference may need, by the paths that they have since V1.
 pub(crate) fn settings(layer: &Layer) -> impl Iterator<Item = (String, String)> {
-    let message = match kind(&layer.type_name) {
+    let message = match kind(layer) {
         Kind::Known(row) => row.messages.split_whitespace().next().unwrap_or_default(),
         _ => "",
     };

@@ -88,7 +88,7 @@ impl Graph {
                 }
                 Kind::Known(row) => {
                     read.extend(tables::read(layer, *kind).iter().copied());
-                    written.extend(layer.tops.iter().copied());
+                    written.extend(tables::written(net.framework(), layer));
                     nodes.push(node(net.framework(), layer, row));
                     rows.push(*row);
                 }
@@ -151,7 +151,7 @@ fn node(framework: Framework, layer: &Layer, row: &'static Row) -> Node {
         name: layer.name.clone(),
         type_name: layer.type_name.clone(),
         inputs: tables::read(layer, Kind::Known(row)).to_vec(),
-        outputs: layer.tops.clone(),
+        outputs: tables::written(framework, layer).to_vec(),
         parameters: settings.filter_map(|(path, text)| Some((row.parameter(&path)?, text))).collect(),
         tensors: tensors.map(|(_, name)| name.to_owned()).collect(),
     }

@@ -9,11 +9,11 @@ use crate::{caffe, mxnet};
 
 /// The part that each layer of a net has; none for a layer that leads to no output.
 pub(crate) fn kinds(net: &Net) -> Vec<Option<Kind>> {
-    let of: fn(&str) -> Kind = match net.framework() {
-        Framework::Mxnet => mxnet::kind,
+    let of: fn(&Layer) -> Kind = match net.framework() {
+        Framework::Mxnet => |layer| mxnet::kind(&layer.type_name),
         _ => caffe::kind,
     };
-    let mut kinds: Vec<Option<Kind>> = net.layers().iter().map(|layer| Some(of(&layer.type_name))).collect();
+    let mut kinds: Vec<Option<Kind>> = net.layers().iter().map(|layer| Some(of(layer))).collect();
     if net.framework() == Framework::Mxnet {
         // Its symbols cast weights, which a file has as they are stored.
         let mut wanted: HashSet<usize> = net.outputs().collect();
@@ -32,6 +32,14 @@ pub(crate) fn kinds(net: &Net) -> Vec<Option<Kind>> {
 pub(crate) fn read(layer: &Layer, kind: Kind) -> &[usize] {
     let most = if let Kind::Known(row) = kind { row.read } else { usize::MAX };
     &layer.bottoms[..layer.bottoms.len().min(most)]
+}
+
+/// The outputs of a layer that inference has.
+pub(crate) fn written(framework: Framework, layer: &Layer) -> &[usize] {
+    match framework {
+        Framework::Mxnet => &layer.tops,
+        _ => caffe::written(layer),
+    }
 }
 
 /// The settings of a layer that inference may need.

@@ -56,6 +56,13 @@ pub(super) static TABLE: &[Row] = &[
     Row::one("Threshold", "threshold_param", "threshold=0", neuron::threshold),
     Row::one("Dropout", "dropout_param", "dropout_ratio=0.5 scale_train=true", neuron::dropout),
     Row::one("Softmax", "softmax_param", "axis=1", neuron::softmax),
+    Row {
+        bottoms: (1, 3),
+        tops: (1, 2),
+        read: 1,
+        ..Row::one("SoftmaxWithLoss", "softmax_param", "axis=1", neuron::softmax)
+    },
+    Row { bottoms: (1, 2), read: 1, ..Row::one("SigmoidCrossEntropyLoss", "sigmoid_param", "", neuron::sigmoid) },
     Row::one("LogSoftmax", "softmax_param", "axis=1", neuron::log_softmax),
     Row::one("LRN", "lrn_param", "local_size=5 alpha=1 beta=0.75 norm_region=ACROSS_CHANNELS k=1", norm::lrn),
     Row::one("MVN", "mvn_param", "normalize_variance=true across_channels=false eps=1e-9", norm::mvn),

@@ -125,6 +125,8 @@ const CASES: &[Case] = &[
     ("Power", &[1, 3], "power_param { power: 2 scale: 3 shift: 1 }", &["Mul", "Add", "Pow"], &[1, 3]),
     ("Threshold", &[1, 3], "", &["Greater", "Cast"], &[1, 3]),
     ("Softmax", &[1, 3, 2, 2], "", &["Softmax"], &[1, 3, 2, 2]),
+    ("SoftmaxWithLoss", &[1, 3, 2, 2], "softmax_param { axis: 2 }", &["Softmax"], &[1, 3, 2, 2]),
+    ("SigmoidCrossEntropyLoss", &[1, 3], "", &["Sigmoid"], &[1, 3]),
     ("LogSoftmax", &[1, 3], "softmax_param { axis: -1 }", &["LogSoftmax"], &[1, 3]),
     ("Dropout", &[1, 3], "dropout_param { dropout_ratio: 0.2 }", &["Identity"], &[1, 3]),
     ("LRN", &[1, 8, 4, 4], "lrn_param { local_size: 3 }", &["LRN"], &[1, 8, 4, 4]),
