@@ -202,6 +202,7 @@ let reading = null;
 const streamed = async ({ file, number }, place, bins) => {
   const stream = file.stream(place, bins);
   if (!stream) return;
+  let said;
   try {
     const [begin, len] = [stream.begin(), stream.len()];
     for (;;) {
@@ -212,16 +213,18 @@ const streamed = async ({ file, number }, place, bins) => {
         stream.update(value);
         ({ buffer } = value);
       }
-      const said = stream.end();
-      if (said !== undefined) return said;
+      said = stream.end();
+      if (said !== undefined) break;
     }
   } catch (error) {
+    // What has trapped is borrowed for good: freeing it is an error of its own, which would stand for this one.
     if (error instanceof WebAssembly.RuntimeError) throw error;
-  } finally {
-    reading = null;
-    collect(stream.len());
-    stream.free();
+    reading?.cancel().catch(() => {}); // or the browser goes on filling it
   }
+  reading = null;
+  collect(stream.len());
+  stream.free();
+  return said;
 };
 
 const work = {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use blob_convert::Watch;
+use blob_convert::Silent;
 use blob_convert::report::elements::{Elements, Value};
 use blob_convert::report::json::Ordered;
 use blob_convert::report::slice::{Row, View};
@@ -12,7 +12,6 @@ use blob_io::{Checkpoint, Entry, Error};
 use serde_json::json;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::host::Told;
 use crate::{refused, said};
 
 /// A tensor of as many bytes is worth a stream.
@@ -24,7 +23,7 @@ fn entry(checkpoint: &Checkpoint, place: usize) -> Result<&Entry, Error> {
 
 pub(crate) fn stats(checkpoint: &Checkpoint, place: usize, bins: usize) -> Result<String, Error> {
     let entry = entry(checkpoint, place)?;
-    Ok(row(entry, place, measure(checkpoint, entry, wanted(bins), &Told::default())?))
+    Ok(row(entry, place, measure(checkpoint, entry, wanted(bins), &Silent)?))
 }
 
 fn wanted(bins: usize) -> Option<usize> {
@@ -44,7 +43,6 @@ pub struct Stream {
     place: usize,
     /// Taken while a reading ends.
     measuring: Option<Measuring>,
-    told: Told,
 }
 
 impl Stream {
@@ -54,7 +52,7 @@ impl Stream {
         let is_whole = entry.is_direct() && entry.segments().len() == 1 && !checkpoint.is_packed();
         let measuring =
             (is_whole && entry.byte_len() >= STREAMED).then(|| Measuring::new(checkpoint, entry, wanted(bins)).ok())?;
-        Some(Self { entry: entry.clone(), place, measuring: Some(measuring?), told: Told::default() })
+        Some(Self { entry: entry.clone(), place, measuring: Some(measuring?) })
     }
 }
 
@@ -72,7 +70,6 @@ impl Stream {
 
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.told.advanced(bytes.len() as u64);
         self.measuring.iter_mut().for_each(|measuring| measuring.update(bytes));
     }
 
@@ -95,7 +92,7 @@ impl Stream {
 /// The statistics of each index of an axis.
 pub(crate) fn channels(checkpoint: &Checkpoint, place: usize, axis: i32) -> Result<String, Error> {
     let entry = entry(checkpoint, place)?;
-    let all = measure_channels(checkpoint, entry, i64::from(axis), None, &Told::default())?.into_iter().enumerate();
+    let all = measure_channels(checkpoint, entry, i64::from(axis), None, &Silent)?.into_iter().enumerate();
     let rows: Vec<String> = all
         .map(|(channel, measured)| Measurement { entry, place, channel: Some(channel), measured })
         .map(|row| serde_json::to_string(&Ordered(&row)).unwrap_or_default())

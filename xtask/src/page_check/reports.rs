@@ -160,7 +160,47 @@ fn for_long(check: &Check<'_>) -> Result<()> {
     let found = check.browser.awaited(all, &json!([]))?;
     ensure!(found == "zeros", "the reading {found} of many finds other values");
     std::fs::remove_file(&file)?;
-    check.browser.script("remove(files.at(-1));", &json!([])).map(drop)
+    check.browser.script("remove(files.at(-1));", &json!([]))?;
+    breaks(check)
+}
+
+/// A stream whose read fails in the middle: the reader is told to end, the module reads the tensor, and no bar counts
+/// its bytes twice. Then the module traps in the middle of a stream, which leaves the stream borrowed: the page says
+/// the trap, not what its freeing would say.
+fn breaks(check: &Check<'_>) -> Result<()> {
+    let fails = "let reads = 0, cancelled = 0; \
+        const { read, cancel } = ReadableStreamBYOBReader.prototype; \
+        ReadableStreamBYOBReader.prototype.read = function (view) { \
+          reads += 1; return reads === 40 ? Promise.reject(new Error('a read')) : read.call(this, view); }; \
+        ReadableStreamBYOBReader.prototype.cancel = function () { cancelled += 1; return cancel.call(this); }; \
+        work.cancelled = () => [reads, cancelled];";
+    let file = check.work.join("broken.safetensors");
+    safetensors(&file, &["zeros".to_owned()], 32 << 20)?;
+    check.give(&file)?;
+    anew(check, fails)?;
+    let stats = "let most = 0; worker.addEventListener('message', ({ data }) => { most = Math.max(most, data.advanced ?? 0); }); \
+        const found = JSON.parse(await ask('stats', { key: files.at(-1).key, place: 0, bins: 0 })); \
+        return [found.zeros, most, ...await ask('cancelled')];";
+    let found = check.browser.awaited(stats, &json!([]))?;
+    ensure!(found == json!([1 << 23, 0, 40, 1]), "zeros, progress, reads and cancels of a stream that fails: {found}");
+    let traps = "wasm_bindgen.Stream.prototype.update = function () { \
+          this.len = this.free = () => { throw new Error('attempted to take ownership of a borrowed value'); }; \
+          throw new WebAssembly.RuntimeError('a trap'); };";
+    anew(check, traps)?;
+    let ended = "return ask('stats', { key: files.at(-1).key, place: 0, bins: 0 }).then(() => 'a result', (ended) => ended.message);";
+    let said = check.browser.awaited(ended, &json!([]))?;
+    let wanted = check.browser.script("return WORDS.panic('a trap');", &json!([]))?;
+    ensure!(said == wanted, "a trap in a stream is told as {said}");
+    std::fs::remove_file(&file)?;
+    check.begin()
+}
+
+/// Begins the worker anew, with more code at its end: a fault of the check's ends the one before.
+fn anew(check: &Check<'_>, code: &str) -> Result<()> {
+    let fault = "quiet(); $('worker').textContent += arguments[0]; \
+        worker.postMessage({ id: -1, op: 'values', key: -1, place: 0 });";
+    check.browser.script(fault, &json!([code]))?;
+    check.browser.until("$('alerts').textContent !== ''")
 }
 
 /// Two answers are the same. An error has the same words; the help of an error names a command of the tool.
