@@ -349,3 +349,31 @@ fn a_loss_becomes_the_probabilities_that_it_computes() {
         assert_eq!(found.outputs.iter().map(|value| &*value.name).collect::<Vec<_>>(), ["s"]);
     }
 }
+
+/// Where a layer reads the loss itself, a model has nothing to give it.
+#[test]
+fn a_layer_that_reads_a_loss_is_refused() {
+    let folder = Folder::new();
+    let file = folder.with("x.caffemodel", net(&[layer("p", "Power", ("d", "s"), &[], &[])]));
+    let (soft, sigmoid) = ("type: \"SoftmaxWithLoss\"", "type: \"SigmoidCrossEntropyLoss\"");
+    let (power, eltwise) =
+        ("type: \"Power\" bottom: \"l\" top: \"y\"", "type: \"Eltwise\" bottom: \"l\" bottom: \"s\" top: \"y\"");
+    let in_place = "bottom: \"s\" bottom: \"label\" top: \"s\" top: \"prob\"";
+    for (loss, tops, reader, value) in [
+        (soft, "top: \"l\"", power, "l"),
+        (soft, "top: \"l\" top: \"prob\"", power, "l"),
+        (soft, "top: \"l\" top: \"prob\"", eltwise, "l"),
+        (sigmoid, "top: \"l\"", eltwise, "l"),
+        (soft, in_place, "type: \"ReLU\" bottom: \"s\" top: \"y\"", "s"),
+    ] {
+        let ends = if tops == in_place { tops.to_owned() } else { format!("bottom: \"s\" bottom: \"label\" {tops}") };
+        let text = format!(
+            "input: \"d\" input_shape {{ dim: 2 dim: 3 }} input: \"label\" input_shape {{ dim: 2 }}
+             layer {{ name: \"p\" type: \"Power\" bottom: \"d\" top: \"s\" }}
+             layer {{ name: \"loss\" {loss} {ends} }} layer {{ name: \"reader\" {reader} }}"
+        );
+        let (text, out) = (folder.with("net.prototxt", text), folder.file("x.onnx"));
+        let said = format!("reads {value:?}, which only training computes");
+        blob(&["convert", &file, "--net", &text, "-o", &out]).refused(&said);
+    }
+}

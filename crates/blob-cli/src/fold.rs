@@ -30,10 +30,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     // Why nothing can be folded; a plan says so among its changes.
     let plan = conversion.plan(context).inspect_err(|_| context.note_solver(conversion.source()))?;
-    let Some(fold) = plan.fold().filter(|fold| fold.count() > 0) else {
-        let file = conversion.source().name();
-        return Err(Failure::new(format!("{file}: its net has no BatchNorm, nor a Scale alone")));
-    };
+    let Some(fold) = plan.fold() else { return Err(Failure::new("there is nothing to fold")) };
     let notices = plan.changes();
     let notices = notices.iter().filter(|group| group.change.is_notice());
     notices.for_each(|group| context.terminal.note(context.terminal.text(&group.to_string())));

@@ -8,11 +8,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::before::{Called, Wanted, before};
-use crate::change::{Change, Effect};
+use crate::change::Change;
 use crate::history::{MAX_STEPS, Origin, UNKNOWN, parse, present, receipt_text};
 use crate::options::{Options, refuse};
 use crate::step::Step;
-use crate::transform::{Followed, Transform, Undone};
+use crate::transform::{Followed, Undone};
 
 /// The transforms in a receipt.
 #[derive(Deserialize)]
@@ -60,11 +60,7 @@ pub(crate) fn to_do(
         _ if options.names_stay => Called::AsTheyAre,
         _ => Called::AsNeeded,
     };
-    let mut before = before(checkpoint, &about.lineage, wanted, called, &options.registry)?;
-    if options.fold.as_ref().is_some_and(Transform::is_idle) {
-        let words = "fold: the net has no BatchNorm, nor a Scale alone, and nothing is folded".to_owned();
-        before.changes.push(Change::unasked(Effect::Notice(words)));
-    }
+    let before = before(checkpoint, &about.lineage, wanted, called, &options.registry)?;
     let at = named.map_or(0, |at| at + 1);
     options.transforms.splice(at..at, before.steps);
     Ok((options, before.changes))

@@ -49,7 +49,7 @@ pub(crate) fn kind(layer: &Layer) -> Kind {
     if lists(INPUTS, type_name) {
         return Kind::Input;
     }
-    if lists(TRAINING, type_name) || (lists(LOSSES, type_name) && layer.tops.is_empty()) {
+    if lists(TRAINING, type_name) || (is_loss(layer) && layer.tops.is_empty()) {
         return Kind::Training;
     }
     rows::TABLE.iter().find(|row| lists(row.types, type_name)).map_or(Kind::Unknown, Kind::Known)
@@ -58,8 +58,13 @@ pub(crate) fn kind(layer: &Layer) -> Kind {
 /// The outputs that a layer has in inference: of a loss the probabilities, which are its last output, or stand for its
 /// only one.
 pub(crate) fn written(layer: &Layer) -> &[usize] {
-    let first = if lists(LOSSES, &layer.type_name) { layer.tops.len().saturating_sub(1) } else { 0 };
+    let first = if is_loss(layer) { layer.tops.len().saturating_sub(1) } else { 0 };
     &layer.tops[first..]
+}
+
+/// Whether a layer is a loss of which inference has the probabilities.
+pub(crate) fn is_loss(layer: &Layer) -> bool {
+    lists(LOSSES, &layer.type_name)
 }
 
 /// All rows.

@@ -60,7 +60,9 @@ pub(crate) fn layers(net: &Net, kinds: &[Option<Kind>], problems: &mut Vec<Probl
     let kinds = || net.layers().iter().zip(kinds).filter_map(|(layer, kind)| Some((layer, (*kind)?)));
     let is_training = |kind: Kind| matches!(kind, Kind::Training);
     let training = kinds().filter(|(_, kind)| is_training(*kind));
-    let left_out: HashSet<usize> = training.flat_map(|(layer, _)| layer.tops.iter().copied()).collect();
+    let mut left_out: HashSet<usize> = training.flat_map(|(layer, _)| layer.tops.iter().copied()).collect();
+    // The first output of a loss is the loss, which stands for the probabilities only where no layer reads it.
+    left_out.extend(net.layers().iter().filter(|layer| tables::is_loss(layer)).flat_map(|layer| layer.tops.first()));
     for (layer, kind) in kinds() {
         let mut refuse = |reason, message: String| {
             problems.push(Refusal { reason, message }.of(&layer.name, &layer.type_name));

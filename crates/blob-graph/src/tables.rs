@@ -42,6 +42,11 @@ pub(crate) fn written(framework: Framework, layer: &Layer) -> &[usize] {
     }
 }
 
+/// Whether a layer is a loss of Caffe's of which inference has the probabilities.
+pub(crate) fn is_loss(layer: &Layer) -> bool {
+    caffe::is_loss(layer)
+}
+
 /// The settings of a layer that inference may need.
 pub(crate) fn settings(framework: Framework, layer: &Layer) -> Vec<(String, String)> {
     match framework {

@@ -103,7 +103,7 @@ pub(crate) struct Transforms {
     /// 1x1x1xN becomes N
     #[arg(long, hide_short_help = true)]
     pub(crate) squeeze_legacy: bool,
-    /// Fold BatchNorms and Scales into the layer before, as `blob fold` does; a net without any is converted as it is
+    /// Fold BatchNorms and Scales into the layer before, as `blob fold` does
     #[arg(long, hide_short_help = true)]
     pub(crate) fold: bool,
     /// Divide the means and variances of Caffe's BatchNorms by their factor and leave that out, or keep all three

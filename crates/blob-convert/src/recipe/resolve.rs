@@ -83,8 +83,7 @@ pub(super) fn resolved(
                 // The model is the net's new description: its layers have the biases.
                 fold.described(Ok(()));
             }
-            let has_symbol = !(renames || is_model || fold.count() == 0);
-            if let (Some(net), Some(output), true) = (&net, recipe.target.place()?.file(), has_symbol) {
+            if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames || is_model) {
                 options.symbol =
                     NewSymbol::of(checkpoint, (net, recipe.net.as_ref().map(NetFile::path)), &mut fold, output)?;
             }

@@ -130,12 +130,14 @@ impl Fold {
         self.description = Some(description);
     }
 
-    /// Finds all normalisations that can be folded in the net that a recipe's conversion follows. A net without any
-    /// gives an idle fold.
+    /// Finds all normalisations that can be folded in the net that a recipe's conversion follows.
     pub(crate) fn find(settings: &Value, wish: &Wish<'_>) -> Result<Self, Error> {
         wish.no_settings(Self::NAME, settings)?;
         let (mut fold, refused) = Self::of(wish.wired()?.1);
-        if fold.layers.is_empty() && !refused.is_empty() {
+        if fold.layers.is_empty() && refused.is_empty() {
+            return Err(wish.refused("its net has no BatchNorm, nor a Scale alone".to_owned()));
+        }
+        if fold.layers.is_empty() {
             let message = format!("no BatchNorm can be folded: {}", by_reason(&refused, REASONS_IN_LINE).join("; "));
             return Err(if refused.iter().any(|refusal| refusal.kind.is_of_training()) {
                 wish.lacks(message, Remedy::TestedNet)
