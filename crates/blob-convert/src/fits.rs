@@ -2,10 +2,9 @@
 
 use blob_core::DType;
 use blob_io::words::{joined, listed_problems, quoted};
-use blob_io::{Checkpoint, Entry, Error, Kind, Remedy, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
 
 use crate::planned::Planned;
-use crate::template::is_of_net;
 
 /// The most names in parentheses behind the first misfit, of other tensors with the same reason.
 const NAMED: usize = 2;
@@ -91,4 +90,10 @@ pub(crate) fn grouped<'a>(problems: impl Iterator<Item = (&'a str, &'a str)>) ->
         [first, others @ ..] => format!("{first} {words} (the same of {})", joined(NAMED, others)),
     });
     sentences.collect()
+}
+
+/// Whether the file is a model that blob made of a net.
+pub(crate) fn is_of_net(base: &Checkpoint) -> bool {
+    let mut metadata = base.metadata().iter();
+    base.format() == Format::Onnx && metadata.any(|(key, value)| key == "producer_name" && value == "blob")
 }

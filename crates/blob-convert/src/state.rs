@@ -10,11 +10,11 @@ use std::sync::Arc;
 use blob_io::net::{Net, Role};
 use blob_io::{Checkpoint, Error, work};
 
+use crate::fits::is_of_net;
 use crate::history::{Origin, UNKNOWN, lineage_of, receipt_text, steps_of};
 use crate::options::refuse;
 use crate::planned::Planned;
 use crate::step::Step;
-use crate::template::is_of_net;
 use crate::transform::{
     BatchNorm, Bound, Fact, Followed, Left, MovedEps, Names, Onnx, Outcome, Registry, Transform, Undone, Values,
     Variance, is_norm, is_same, is_variance,

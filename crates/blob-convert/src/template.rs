@@ -206,12 +206,6 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
     Ok(layout)
 }
 
-/// Whether the file is a model that blob made of a net.
-pub(crate) fn is_of_net(base: &Checkpoint) -> bool {
-    let mut metadata = base.metadata().iter();
-    base.format() == Format::Onnx && metadata.any(|(key, value)| key == "producer_name" && value == "blob")
-}
-
 /// Refuses a file with a receipt, which would say of other values that they were written.
 pub(crate) fn check_bare(base: &Checkpoint) -> Result<(), Error> {
     if receipt_text(base).is_none() {

@@ -172,7 +172,9 @@ impl Job {
                 return Ok(receipt);
             }
             let logged = log.and_then(|log| log.claim(&self.output));
-            let Some(logged) = logged.filter(|logged| self.mark.is_of(&logged.claim)) else { return Ok(None) };
+            let Some(logged) = logged.filter(|logged| self.mark.has(logged.claim.recipe.as_deref())) else {
+                return Ok(None);
+            };
             let Some(output) = opened.or_else(|| whole(open_logged(path, Some(logged)))) else { continue };
             if self.is_as_logged(&output, logged, trust, watch)? {
                 return Ok(Some(logged.claim.clone()));
@@ -202,7 +204,7 @@ impl Job {
         let claim = claim.filter(|claim| claim.recipe.is_some());
         let logged = logged.filter(|_| claim.is_none());
         let found = claim.as_ref().or_else(|| logged.map(|logged| &logged.claim))?;
-        Some(if !self.mark.is_of(found) {
+        Some(if !self.mark.has(found.recipe.as_deref()) {
             "is of another recipe, or of other files that the recipe reads".to_owned()
         } else if logged.is_some_and(|logged| logged.blake3_out.is_none()) {
             "has no digest in the log".to_owned()
@@ -249,7 +251,7 @@ impl Job {
 
     /// The claim of a receipt with this job's mark.
     fn receipt(&self, output: &Checkpoint) -> Option<Claim> {
-        Claim::of_receipt(output).filter(|claim| self.mark.is_of(claim))
+        Claim::of_receipt(output).filter(|claim| self.mark.has(claim.recipe.as_deref()))
     }
 
     /// The BLAKE3 of an output that was just written and has no receipt with the job's mark: for the log.

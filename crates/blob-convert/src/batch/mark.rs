@@ -13,7 +13,6 @@ use blob_io::layout::FOLDER_LIST;
 use blob_io::{Checkpoint, Error, Format, IfExists, file_of};
 use serde_json::{Value, json};
 
-use super::Claim;
 use super::jobs::symbol_beside;
 use crate::recipe::Recipe;
 use crate::threads::lock;
@@ -63,10 +62,9 @@ impl Mark {
         of_salvaged.unwrap_or(&self.of_whole)
     }
 
-    /// Whether the claim is of an output that the job would write.
-    pub(super) fn is_of(&self, claim: &Claim) -> bool {
-        let Some(recipe) = &claim.recipe else { return false };
-        *recipe == self.of_whole || Some(recipe) == self.of_salvaged.as_ref()
+    /// Whether this mark is of an output that the job would write.
+    pub(super) fn has(&self, mark: Option<&str>) -> bool {
+        mark.is_some_and(|mark| mark == self.of_whole || self.of_salvaged.as_deref() == Some(mark))
     }
 }
 
