@@ -5,10 +5,13 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+import typing
+from collections.abc import Callable
 from importlib.metadata import distribution
-from types import ModuleType
+from types import FunctionType, ModuleType
 
 import blob_io
+import blob_io.torch
 import pytest
 from blob_io import _convert, _safetensors
 from conftest import DATA
@@ -42,6 +45,43 @@ def test_everything_public_has_words() -> None:
     assert all(module.__doc__ for module in modules)
     for name in blob_io.__all__:
         assert inspect.getdoc(getattr(blob_io, name)), name
+
+
+def functions() -> dict[str, Callable[..., object]]:
+    """Every public function and class, and every method and property of these classes, also those with underscores."""
+    found: dict[str, Callable[..., object]] = {}
+    for module in [blob_io, blob_io.torch]:
+        for name in module.__all__:
+            thing = getattr(module, name)
+            found[f"{module.__name__}.{name}"] = thing
+            for key, value in vars(thing).items() if isinstance(thing, type) else []:
+                inner = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+                # What a NamedTuple is given knows no globals at all.
+                is_given = getattr(inner, "__module__", None) == f"namedtuple_{name}"
+                if callable(inner) and not isinstance(inner, type) and not is_given:
+                    found[f"{module.__name__}.{name}.{key}"] = inner
+    return found
+
+
+def test_the_types_of_everything_public_can_be_asked_for() -> None:
+    written, compiled = [], []
+    for name, function in functions().items():
+        hints = typing.get_type_hints(function)
+        if isinstance(function, type):
+            continue
+        parameters = inspect.signature(function).parameters
+        if isinstance(function, FunctionType):
+            assert set(hints) == set(function.__annotations__), name
+            written.append(name)
+        else:  # whose types the stubs have alone
+            assert hints == {}, name
+            compiled += [name] if parameters else []
+    assert {"blob_io.convert", "blob_io.File.__copy__", "blob_io.torch.load_file"} <= set(written)
+    assert {"blob_io.safe_open.__exit__", "blob_io.Report.ok", "blob_io.Receipt.parse"} <= set(written)
+    assert {"blob_io.open", "blob_io.File.get_tensors", "blob_io.Tensor.__dlpack__"} <= set(compiled)
+    hints = typing.get_type_hints(blob_io.convert)
+    assert hints["return"] is blob_io.Receipt and hints["fold"] is bool
+    assert hints["bn"] == typing.Literal["fold-factor", "raw"] | None
 
 
 def test_the_distribution_has_its_licenses_and_its_own_page() -> None:

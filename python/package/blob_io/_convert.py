@@ -7,27 +7,15 @@ from _collections_abc import Mapping  # as collections.abc has it; loaded with t
 from os import PathLike
 
 from . import _blob_io
+from . import _later as t
 from ._blob_io import File
 from ._errors import BlobError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from typing import Any, BinaryIO, Literal
-
-    from ._blob_io import Tensor
-    from ._types import Diff, Receipt, Report
-
-    _Framework = Literal["numpy", "np", "torch", "pt", "jax", "flax"]
-    _Path = str | PathLike[str]
-    _Source = _Path | bytes | bytearray | memoryview | BinaryIO | File
-    _Progress = Callable[[int, int], object] | Any
 
 #: The reasons of an error by which a file is broken, and not unread.
 _BROKEN = {"checksum", "empty", "html", "lfs-pointer", "truncated", "malformed"}
 
 
-def _opened(source: _Source, **options: Any) -> File:
+def _opened(source: t.Source, **options: t.Any) -> File:
     if not isinstance(source, File):
         return _blob_io.open(source, **options)
     given = [name for name, value in options.items() if value is not None and value is not False]
@@ -36,59 +24,59 @@ def _opened(source: _Source, **options: Any) -> File:
     return source
 
 
-def _listed(values: str | Iterable[str] | None) -> list[str]:
+def _listed(values: str | t.Iterable[str] | None) -> list[str]:
     return [] if values is None else [values] if isinstance(values, str) else list(values)
 
 
 def convert(
-    src: _Source,
-    dst: _Path,
+    src: t.Source,
+    dst: t.Path,
     *,
     to: str | None = None,
-    into: _Path | None = None,
-    if_exists: Literal["error", "replace", "done"] = "error",
+    into: t.Path | None = None,
+    if_exists: t.Literal["error", "replace", "done"] = "error",
     names: str | PathLike[str] | Mapping[str, str] | None = None,
-    dtype: Literal["f16", "bf16", "f32", "f64"] | None = None,
-    layout: Literal["oihw", "hwio", "ohwi"] | None = None,
-    bn: Literal["fold-factor", "raw"] | None = None,
-    fix_gamma: Literal["auto", "off"] | None = None,
+    dtype: t.Literal["f16", "bf16", "f32", "f64"] | None = None,
+    layout: t.Literal["oihw", "hwio", "ohwi"] | None = None,
+    bn: t.Literal["fold-factor", "raw"] | None = None,
+    fix_gamma: t.Literal["auto", "off"] | None = None,
     eps: float | None = None,
     fold: bool = False,
-    net: _Path | None = None,
-    symbol: _Path | None = None,
+    net: t.Path | None = None,
+    symbol: t.Path | None = None,
     strip_diff: bool = False,
     squeeze_legacy: bool = False,
     rgb: bool = False,
-    fc_from: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    fc_from: t.Sequence[int] | Mapping[str, t.Sequence[int]] | None = None,
     dense: bool = False,
     shard_size: int | None = None,
-    form: str | Iterable[str] | None = None,
+    form: str | t.Iterable[str] | None = None,
     anew: bool = False,
     params_version: int | None = None,
-    input: Mapping[str, Sequence[int]] | None = None,
+    input: Mapping[str, t.Sequence[int]] | None = None,
     dynamic_batch: bool = False,
-    ssd: Literal["standard", "opencv", "raw"] | None = None,
+    ssd: t.Literal["standard", "opencv", "raw"] | None = None,
     opset: int | None = None,
     external_data: bool = False,
     skip_unsupported: bool = False,
     no_receipt: bool = False,
     sha256: bool = False,
-    only: str | Iterable[str] | None = None,
-    exclude: str | Iterable[str] | None = None,
+    only: str | t.Iterable[str] | None = None,
+    exclude: str | t.Iterable[str] | None = None,
     regex: bool = False,
-    only_dtype: str | Iterable[str] | None = None,
-    only_shape: str | Iterable[str] | None = None,
+    only_dtype: str | t.Iterable[str] | None = None,
+    only_shape: str | t.Iterable[str] | None = None,
     strict: bool = False,
-    recipe: _Path | Mapping[str, Any] | None = None,
-    recipe_out: _Path | None = None,
+    recipe: t.Path | Mapping[str, t.Any] | None = None,
+    recipe_out: t.Path | None = None,
     dry_run: bool = False,
     from_format: str | None = None,
     member: str | None = None,
     salvage: bool = False,
     max_alloc: int | None = None,
     max_spool: int | None = None,
-    progress: _Progress | None = None,
-) -> Receipt:
+    progress: t.Progress | None = None,
+) -> t.Receipt:
     """Converts a file as ``blob convert`` does, with its options under their names; returns the receipt.
 
     ``src`` is all that :func:`open` takes, or an open :class:`File`. For formats without room for a receipt the result
@@ -109,9 +97,9 @@ def convert(
     """
     import json
 
-    steps: list[dict[str, Any]] = []
+    steps: list[dict[str, t.Any]] = []
 
-    def step(name: str, settings: Mapping[str, Any] | None = None) -> None:
+    def step(name: str, settings: Mapping[str, t.Any] | None = None) -> None:
         steps.append({"name": name, "settings": dict(settings or {})})
 
     selection = _selection(only, exclude, regex, only_dtype, only_shape)
@@ -139,7 +127,7 @@ def convert(
         step("dtype", {"to": _one_of("dtype", dtype, "f16", "bf16", "f32", "f64")})
     if names is not None:
         step("names", _names(names, bn, fix_gamma))
-    target: dict[str, Any] = {
+    target: dict[str, t.Any] = {
         "if_exists": "refuse" if _one_of("if_exists", if_exists, "error", "replace", "done") == "error" else if_exists,
         "dense": dense,
         "anew": anew,
@@ -161,7 +149,7 @@ def convert(
     }
     if any(value is not None for value in onnx.values()):
         target["onnx"] = {key: value for key, value in onnx.items() if value is not None}
-    asked: dict[str, Any] = {"schema": "blob.recipe/1", "steps": steps, "target": target}
+    asked: dict[str, t.Any] = {"schema": "blob.recipe/1", "steps": steps, "target": target}
     if net is not None and symbol is not None:
         raise ValueError("net and symbol both describe the net; name one")
     if net is not None:
@@ -186,7 +174,7 @@ def convert(
         source = {"path": name, **({} if from_format is None else {"format": from_format})}
         whole = _whole_recipe({**asked, "sources": [source]}, dst, into)
         _check_recipe_out(recipe_out, whole, if_exists)
-    how: dict[str, Any] = {"into": into, "salvage": salvage, "dry_run": dry_run, "progress": progress}
+    how: dict[str, t.Any] = {"into": into, "salvage": salvage, "dry_run": dry_run, "progress": progress}
     said = json.loads(_blob_io.run_recipe(file, dst, text, **how))
     is_written = not (dry_run or if_exists == "done" and recipe_out is not None and os.path.lexists(recipe_out))
     if recipe_out is not None and whole is not None and is_written:
@@ -196,26 +184,26 @@ def convert(
 
 
 def _selection(
-    only: str | Iterable[str] | None,
-    exclude: str | Iterable[str] | None,
+    only: str | t.Iterable[str] | None,
+    exclude: str | t.Iterable[str] | None,
     regex: bool,
-    only_dtype: str | Iterable[str] | None,
-    only_shape: str | Iterable[str] | None,
-) -> dict[str, Any] | None:
+    only_dtype: str | t.Iterable[str] | None,
+    only_shape: str | t.Iterable[str] | None,
+) -> dict[str, t.Any] | None:
     """The settings of a selection; ``None`` where all tensors are meant."""
     lists = {"patterns": only, "exclude": exclude, "dtypes": only_dtype, "shapes": only_shape}
     selection = {key: _listed(value) for key, value in lists.items()}
     return {**selection, "regex": regex} if any(selection.values()) else None
 
 
-def _one_of(name: str, value: Any, *allowed: str) -> Any:
+def _one_of(name: str, value: t.Any, *allowed: str) -> t.Any:
     if value is not None and value not in allowed:
         raise ValueError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
     return value
 
 
-def _fc_from(fc_from: Sequence[int] | Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    def extents(three: Sequence[int]) -> dict[str, int]:
+def _fc_from(fc_from: t.Sequence[int] | Mapping[str, t.Sequence[int]]) -> dict[str, t.Any]:
+    def extents(three: t.Sequence[int]) -> dict[str, int]:
         channels, height, width = three
         return {"channels": channels, "height": height, "width": width}
 
@@ -226,7 +214,7 @@ def _fc_from(fc_from: Sequence[int] | Mapping[str, Sequence[int]]) -> dict[str, 
 
 def _names(
     names: str | PathLike[str] | Mapping[str, str], bn: str | None, fix_gamma: str | None
-) -> dict[str, Any]:
+) -> dict[str, t.Any]:
     if isinstance(names, Mapping):
         return {"map": dict(names)}
     if names == "torch":
@@ -235,7 +223,7 @@ def _names(
     return {"to": "raw"} if names == "raw" else {"file": _text(names)}
 
 
-def _text(path: _Path) -> str:
+def _text(path: t.Path) -> str:
     """A path for a recipe, whose JSON is text."""
     text = os.fsdecode(path)
     try:
@@ -245,7 +233,7 @@ def _text(path: _Path) -> str:
     return text
 
 
-def _check_apart(src: _Source, dst: _Path) -> None:
+def _check_apart(src: t.Source, dst: t.Path) -> None:
     """Refuses standard output, which belongs to the program, and an output that is the file of a file object; that of a
     path is refused by the compiled half."""
     if os.fspath(dst) == "-":
@@ -262,8 +250,8 @@ def _check_apart(src: _Source, dst: _Path) -> None:
 
 
 def _of_recipe(
-    recipe: _Path | Mapping[str, Any], asked: dict[str, Any], into: _Path | None
-) -> tuple[dict[str, Any], _Path | None, str | None]:
+    recipe: t.Path | Mapping[str, t.Any], asked: dict[str, t.Any], into: t.Path | None
+) -> tuple[dict[str, t.Any], t.Path | None, str | None]:
     """The recipe of a file or a mapping, to which ``if_exists`` and ``to`` are added, as the tool does; what its tensors
     go into; and the format that it says its source has."""
     import json
@@ -287,7 +275,7 @@ def _of_recipe(
         target["if_exists"] = others["if_exists"]
     if "format" in others:
         target["format"] = others["format"]
-    named: Any = None
+    named: t.Any = None
     match given.get("sources", []):
         case []:
             pass
@@ -300,7 +288,7 @@ def _of_recipe(
     return given, target.pop("into", None), named
 
 
-def _whole_recipe(asked: Mapping[str, Any], dst: _Path, into: _Path | None) -> str:
+def _whole_recipe(asked: Mapping[str, t.Any], dst: t.Path, into: t.Path | None) -> str:
     """The text of a recipe, with its files."""
     import json
 
@@ -310,7 +298,7 @@ def _whole_recipe(asked: Mapping[str, Any], dst: _Path, into: _Path | None) -> s
     return json.dumps({**asked, "target": target}, indent=2) + "\n"
 
 
-def _check_recipe_out(path: _Path, text: str, if_exists: str) -> None:
+def _check_recipe_out(path: t.Path, text: str, if_exists: str) -> None:
     """Refuses, before anything is written, a recipe in place of one of the conversion's files or of another file."""
     import errno
     import json
@@ -333,11 +321,11 @@ def _check_recipe_out(path: _Path, text: str, if_exists: str) -> None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
 
 
-def _receipt(said: Mapping[str, Any]) -> Receipt:
+def _receipt(said: Mapping[str, t.Any]) -> t.Receipt:
     from ._types import Change, Receipt
 
     written = Receipt.parse(said["receipt"]) if said.get("receipt") else None
-    fields: Mapping[str, Any] = written if written is not None else _fields(said)
+    fields: Mapping[str, t.Any] = written if written is not None else _fields(said)
     receipt = Receipt(fields)
     receipt.bytes_out = said["bytes_out"]
     receipt.index = said["index"]
@@ -346,7 +334,7 @@ def _receipt(said: Mapping[str, Any]) -> Receipt:
     return receipt
 
 
-def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(said: Mapping[str, t.Any]) -> dict[str, t.Any]:
     """What is known of a conversion whose output has no receipt."""
     digests = {key: said[key] for key in ("blake3", "sha256") if said.get(key)}
     source = {key: said[key] for key in ("name", "bytes", "format", "dialect")}
@@ -354,20 +342,20 @@ def _fields(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify(
-    path: _Source,
+    path: t.Source,
     *,
-    against: _Source | None = None,
+    against: t.Source | None = None,
     finite: bool = False,
     strict: bool = False,
-    net: _Path | None = None,
-    symbol: _Path | None = None,
-    only: str | Iterable[str] | None = None,
-    exclude: str | Iterable[str] | None = None,
+    net: t.Path | None = None,
+    symbol: t.Path | None = None,
+    only: str | t.Iterable[str] | None = None,
+    exclude: str | t.Iterable[str] | None = None,
     regex: bool = False,
-    only_dtype: str | Iterable[str] | None = None,
-    only_shape: str | Iterable[str] | None = None,
-    progress: _Progress | None = None,
-) -> Report:
+    only_dtype: str | t.Iterable[str] | None = None,
+    only_shape: str | t.Iterable[str] | None = None,
+    progress: t.Progress | None = None,
+) -> t.Report:
     """Checks that a file is whole, as ``blob verify`` does: framing, checksums, sparse parts, the receipt's digests.
 
     ``against`` compares with another file, whose tensors the receipt's transforms make. With ``strict`` warnings are
@@ -395,20 +383,21 @@ def verify(
 
         return Report([Finding(error.subject, str(error), error.reason or "", error.offset)], [])
     other = None if against is None else _opened(against)
-    how: dict[str, Any] = {"finite": finite, "strict": strict, "is_part": selection is not None, "net": net, "symbol": symbol}
+    is_part = selection is not None
+    how: dict[str, t.Any] = {"finite": finite, "strict": strict, "is_part": is_part, "net": net, "symbol": symbol}
     return _blob_io.check(file, against=other, progress=progress, **how)
 
 
 def diff(
-    a: _Source,
-    b: _Source,
+    a: t.Source,
+    b: t.Source,
     *,
     rtol: float = 0.0,
     atol: float = 0.0,
     ulp: int | None = None,
     exact: bool = False,
-    progress: _Progress | None = None,
-) -> Diff:
+    progress: t.Progress | None = None,
+) -> t.Diff:
     """Compares two files of any formats by value, as ``blob diff`` does.
 
     >>> import blob_io
@@ -422,11 +411,11 @@ def diff(
 
 
 def hash(
-    path: _Source,
+    path: t.Source,
     *,
     content: bool = True,
-    algorithm: Literal["blake3", "sha256"] = "blake3",
-    progress: _Progress | None = None,
+    algorithm: t.Literal["blake3", "sha256"] = "blake3",
+    progress: t.Progress | None = None,
 ) -> str:
     """The digest of a file's tensors, the same in every format, or with ``content=False`` of the file's bytes.
 
@@ -444,13 +433,13 @@ def hash(
 
 
 def load_file(
-    path: _Source,
+    path: t.Source,
     *,
     names: str | PathLike[str] | Mapping[str, str] | None = None,
-    framework: _Framework = "numpy",
+    framework: t.Literal["numpy", "np", "torch", "pt", "jax", "flax"] = "numpy",
     mmap: bool = False,
-    progress: _Progress | None = None,
-) -> dict[str, Any]:
+    progress: t.Progress | None = None,
+) -> dict[str, t.Any]:
     """All tensors of a file by their names.
 
     With ``names="torch"`` names and values are those of PyTorch, made by a conversion to a temporary file; a mapping
@@ -472,8 +461,8 @@ def load_file(
 
 
 def save_file(
-    tensors: Mapping[str, Any],
-    path: _Path,
+    tensors: Mapping[str, t.Any],
+    path: t.Path,
     *,
     format: str | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -492,7 +481,7 @@ def save_file(
     _blob_io.save(dict(tensors), path, format, list((metadata or {}).items()), overwrite)
 
 
-def merge(arrays: Iterable[Any], axis: int) -> Tensor:
+def merge(arrays: t.Iterable[t.Any], axis: int) -> t.Tensor:
     """Arrays of one dtype joined along an axis.
 
     >>> import blob_io
@@ -502,7 +491,7 @@ def merge(arrays: Iterable[Any], axis: int) -> Tensor:
     return _blob_io.merge(list(arrays), axis)
 
 
-def split(array: Any, axis: int, sizes: Iterable[int]) -> list[Tensor]:
+def split(array: t.Any, axis: int, sizes: t.Iterable[int]) -> list[t.Tensor]:
     """An array cut along an axis into parts of these sizes.
 
     >>> import blob_io
@@ -512,7 +501,7 @@ def split(array: Any, axis: int, sizes: Iterable[int]) -> list[Tensor]:
     return _blob_io.split(array, axis, list(sizes))
 
 
-def permute(array: Any, order: Iterable[int]) -> Tensor:
+def permute(array: t.Any, order: t.Iterable[int]) -> t.Tensor:
     """An array with its axes in another order, as ``numpy.transpose`` has it, row after row.
 
     >>> import blob_io

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from _collections_abc import Mapping  # as collections.abc has it; loaded with the interpreter
 
+from . import _later as t
 from ._blob_io import File, Tensor
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 #: How many tensors a table of a notebook shows.
 _SHOWN = 100
@@ -39,28 +36,28 @@ def _table_of_file(self: File) -> str:
     return f"<p>{escape(self.name)}: {escape(self.format)}</p><table>{head}{rows}</table>{more}"
 
 
-def _rows(self: Tensor) -> Iterator[Any]:
+def _rows(self: Tensor) -> t.Iterator[t.Any]:
     """The parts of the outermost axis, each read when it is its turn."""
     if not self.shape:
         raise TypeError("iteration over a tensor without axes")
     return (self[place] for place in range(self.shape[0]))
 
 
-def _itself(self: Any) -> Any:
+def _itself(self: t.Any) -> t.Any:
     """The same: nothing that a copy could change is kept."""
     return self
 
 
-def _itself_deep(self: Any, _memo: Any) -> Any:
+def _itself_deep(self: t.Any, _memo: t.Any) -> t.Any:
     """The same, as a copy."""
     return self
 
 
-def _no_pickle_of_file(self: File, _protocol: Any = None) -> Any:
+def _no_pickle_of_file(self: File, _protocol: t.Any = None) -> t.Any:
     raise TypeError("an open file cannot be pickled: send its path, and open it there")
 
 
-def _no_pickle_of_tensor(self: Tensor, _protocol: Any = None) -> Any:
+def _no_pickle_of_tensor(self: Tensor, _protocol: t.Any = None) -> t.Any:
     raise TypeError("a tensor of an open file cannot be pickled: send t.numpy(), or the path and the name")
 
 

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from builtins import open as io_open
 
+from . import _later as t
 from ._blob_io import open
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from os import PathLike
-    from types import TracebackType
-    from typing import Any, Literal
-
-    from ._blob_io import File
-    from ._slices import Slice
-
-    _Framework = Literal["numpy", "torch", "jax"]
 
 
 class _Moved:
     """A tensor to be read in part, whose parts are moved to a device of torch."""
 
-    def __init__(self, part: Slice, device: str) -> None:
+    def __init__(self, part: t.Slice, device: str) -> None:
         self._part, self._device = part, device
 
     def get_shape(self) -> list[int]:
@@ -31,7 +20,7 @@ class _Moved:
     def get_dtype(self) -> str:
         return self._part.get_dtype()
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: t.Any) -> t.Any:
         return self._part[key].to(self._device)
 
 
@@ -48,10 +37,10 @@ class safe_open:
     """
 
     def __init__(
-        self, filename: str | PathLike[str], framework: str, device: str = "cpu", *, backend: str = "pread"
+        self, filename: str | t.PathLike[str], framework: str, device: str = "cpu", *, backend: str = "pread"
     ) -> None:
-        names: dict[str, _Framework] = {"np": "numpy", "pt": "torch", "pytorch": "torch", "flax": "jax"}
-        names |= {"numpy": "numpy", "torch": "torch", "jax": "jax"}
+        names: dict[str, t.Literal["numpy", "torch", "jax"]] = {"numpy": "numpy", "torch": "torch", "jax": "jax"}
+        names |= {"np": "numpy", "pt": "torch", "pytorch": "torch", "flax": "jax"}
         if framework not in names:
             raise ValueError(f"framework is numpy, torch or jax, not {framework}")
         if backend not in ("pread", "mmap"):
@@ -59,7 +48,7 @@ class safe_open:
         self._framework, self._device = names[framework], device
         if device != "cpu" and self._framework != "torch":
             raise ValueError(f"device {device} is for torch alone")
-        self._file: File = open(filename, mmap=backend == "mmap")
+        self._file: t.File = open(filename, mmap=backend == "mmap")
 
     def keys(self) -> list[str]:
         """The names, in the order of the file."""
@@ -73,16 +62,16 @@ class safe_open:
         """The file's words about itself; ``None`` where there are none."""
         return self._file.metadata() or None
 
-    def get_tensor(self, name: str) -> Any:
+    def get_tensor(self, name: str) -> t.Any:
         """The values of a tensor, on the device."""
         tensor = self._file.get_tensor(name, framework=self._framework)
         return tensor if self._device == "cpu" else tensor.to(self._device)
 
-    def get_tensors(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+    def get_tensors(self, names: t.Iterable[str] | None = None) -> dict[str, t.Any]:
         """The values of several tensors, of all where no names are given."""
         return {name: self.get_tensor(name) for name in (self.keys() if names is None else names)}
 
-    def prefetch(self, plan: Iterable[str] | None = None) -> None:
+    def prefetch(self, plan: t.Iterable[str] | None = None) -> None:
         """Asks the system to read the values of these tensors ahead, of all without a plan; as safetensors has it from 0.9
         on. Of a plan with slices the names count. Nothing is read where there is no such system, nor of other than files.
         """
@@ -97,7 +86,7 @@ class safe_open:
                 if tensor.offset is not None:
                     advise(file.fileno(), tensor.offset, tensor.nbytes, os.POSIX_FADV_WILLNEED)
 
-    def get_slice(self, name: str) -> Slice | _Moved:
+    def get_slice(self, name: str) -> t.Slice | _Moved:
         """A tensor to be read in part, as arrays of the framework on the device."""
         part = self._file.get_slice(name, framework=self._framework)
         return part if self._device == "cpu" else _Moved(part, self._device)
@@ -106,6 +95,6 @@ class safe_open:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: t.TracebackType | None
     ) -> None:
         self._file.close()

@@ -1,0 +1,3 @@
+"""The names of `_hints`."""
+
+from ._hints import *
