@@ -55,7 +55,7 @@ enum Values {
 
 impl Values {
     fn of(array: &Bound<'_, PyAny>) -> Result<Self, Stop> {
-        let stored = array.cast::<Tensor>().ok().and_then(|tensor| tensor.get().stored_values());
+        let stored = array.cast::<Tensor>().ok().and_then(|tensor| tensor.get().stored_values(array.py()));
         stored.map_or_else(|| taken(array).map(Self::Given), |stored| Ok(Self::Stored(stored)))
     }
 
@@ -70,7 +70,7 @@ impl Values {
     fn source(&self) -> Result<Box<dyn blob_io::Tensor + Sync + '_>, Error> {
         Ok(match self {
             Self::Given(given) => Box::new(given.lent()),
-            Self::Stored(stored) => Box::new(stored.opened.checkpoint.tensor(stored.entry())?),
+            Self::Stored(stored) => Box::new(stored.opened().checkpoint.tensor(stored.entry())?),
         })
     }
 }

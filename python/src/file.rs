@@ -1,16 +1,18 @@
 //! `File`: an open file as a mapping from names to lazy tensors, and `open`, which makes one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use blob_convert::regroup::by_layer;
 use blob_convert::{RECEIPT_KEY, Selection};
-use blob_io::{Checkpoint, Entry, Kind, Limits, OpenOptions};
+use blob_io::{Checkpoint, Kind, Limits, OpenOptions};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyString, PyTuple};
+use pyo3::types::{PyDict, PyString};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::error::{Stop, blob_error};
-use crate::opened::{Opened, format_named, opened};
+use crate::opened::{Opened, Shared, format_named, opened};
+use crate::source::locked;
 use crate::tensor::Tensor;
 use crate::values::Framework;
 use crate::work::Progress;
@@ -44,7 +46,8 @@ pub(crate) fn open(
     let options = format.map(format_named).transpose()?.into_iter().fold(options, OpenOptions::from);
     let options = member.into_iter().fold(options, |options, member| options.member(member));
     let options = if salvage { options.salvage() } else { options };
-    opened(file, options, mmap, |file| Ok(if salvage { file.take_whole_arrays() } else { file })).map(File::of)
+    opened(file, options, mmap, |file| Ok(if salvage { file.take_whole_arrays() } else { file }))
+        .and_then(|opened| File::of(file.py(), opened))
 }
 
 /// Opens a file with some of its tensors alone, which the settings of a selection name.
@@ -53,7 +56,7 @@ pub(crate) fn open_part(file: &Bound<'_, PyAny>, only: &str) -> Result<File, Sto
     let settings = serde_json::from_str(only).ok().and_then(|settings| Selection::read(&settings));
     let selection = settings.ok_or_else(|| PyValueError::new_err("no selection of tensors"))?;
     let part = |file: Checkpoint| selection.places(&file).map(|places| file.only(&places));
-    opened(file, OpenOptions::new(), false, part).map(File::of)
+    opened(file, OpenOptions::new(), false, part).and_then(|opened| File::of(file.py(), opened))
 }
 
 /// An open file: a mapping from names to lazy tensors, in the order of the file.
@@ -62,22 +65,32 @@ pub(crate) fn open_part(file: &Bound<'_, PyAny>, only: &str) -> Result<File, Sto
 #[pyclass(frozen, mapping, weakref, module = "blob_io")]
 pub(crate) struct File {
     /// `None` once closed. The lock is held for a copy of the pointer alone.
-    opened: Mutex<Option<Arc<Opened>>>,
+    shared: Mutex<Option<Py<Shared>>>,
 }
 
 impl File {
-    fn of(opened: Opened) -> Self {
-        Self { opened: Mutex::new(Some(Arc::new(opened))) }
+    fn of(py: Python<'_>, opened: Opened) -> Result<Self, Stop> {
+        Ok(Self { shared: Mutex::new(Some(Py::new(py, Shared(Arc::new(opened)))?)) })
     }
 
     /// The open file.
     pub(crate) fn opened(&self) -> Result<Arc<Opened>, Stop> {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        opened.ok_or_else(|| PyValueError::new_err("the file is closed").into())
+        self.copied(|shared| shared.get().0.clone())
+    }
+
+    /// The open file for a tensor.
+    fn shared(&self, py: Python<'_>) -> Result<Py<Shared>, Stop> {
+        self.copied(|shared| shared.clone_ref(py))
+    }
+
+    fn copied<T>(&self, copy: impl FnOnce(&Py<Shared>) -> T) -> Result<T, Stop> {
+        let copied = locked(&self.shared).as_ref().map(copy);
+        copied.ok_or_else(|| PyValueError::new_err("the file is closed").into())
     }
 
     fn tensor(&self, key: &Bound<'_, PyAny>) -> Result<Tensor, Stop> {
-        let opened = self.opened()?;
+        let shared = self.shared(key.py())?;
+        let opened = &shared.get().0;
         let count = opened.checkpoint.entries().len();
         let place = match key.extract::<&str>() {
             Ok(name) => opened.place(name),
@@ -90,11 +103,8 @@ impl File {
             }
         };
         let missing = || PyKeyError::new_err(key.clone().unbind());
-        Ok(Tensor::stored(opened, place.ok_or_else(missing)?))
-    }
-
-    fn names(&self) -> Result<Vec<String>, Stop> {
-        Ok(self.opened()?.checkpoint.names().map(str::to_owned).collect())
+        let place = place.ok_or_else(missing)?;
+        Ok(Tensor::stored(shared, place))
     }
 }
 
@@ -174,15 +184,7 @@ impl File {
 
     /// The tensors' names, in the order of the file.
     fn keys(&self) -> Result<Vec<String>, Stop> {
-        self.names()
-    }
-
-    /// The tensors' names by where their bytes begin; those without bytes first.
-    fn offset_keys(&self) -> Result<Vec<String>, Stop> {
-        let opened = self.opened()?;
-        let mut entries: Vec<&Entry> = opened.checkpoint.entries().iter().collect();
-        entries.sort_by_key(|entry| entry.offset());
-        Ok(entries.into_iter().map(|entry| entry.name().to_owned()).collect())
+        Ok(self.opened()?.checkpoint.names().map(str::to_owned).collect())
     }
 
     /// The file's words about itself.
@@ -212,16 +214,16 @@ impl File {
         framework: &str,
         progress: Option<&Bound<'py, PyAny>>,
     ) -> Result<Bound<'py, PyDict>, Stop> {
-        let (framework, opened) = (Framework::named(framework)?, self.opened()?);
+        let (framework, shared) = (Framework::named(framework)?, self.shared(py)?);
         let tensors: Vec<Tensor> = match names {
             Some(name) if name.is_instance_of::<PyString>() => {
                 return Err(PyTypeError::new_err("names is a list of names; get_tensor takes one name").into());
             }
             Some(names) => names.try_iter()?.map(|name| self.tensor(&name?)).collect::<Result<_, Stop>>()?,
             None => {
-                let entries = opened.checkpoint.entries().iter().enumerate();
+                let entries = shared.get().0.checkpoint.entries().iter().enumerate();
                 let held = entries.filter(|(_, entry)| entry.kind() != Kind::None);
-                held.map(|(place, _)| Tensor::stored(opened.clone(), place)).collect()
+                held.map(|(place, _)| Tensor::stored(shared.clone_ref(py), place)).collect()
             }
         };
         let all = PyDict::new(py);
@@ -256,34 +258,18 @@ impl File {
         Ok(name.extract::<&str>().is_ok_and(|name| opened.place(name).is_some()))
     }
 
-    fn __iter__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyIterator>, Stop> {
-        Ok(PyTuple::new(py, self.names()?)?.try_iter()?)
-    }
-
     fn __len__(&self) -> Result<usize, Stop> {
         Ok(self.opened()?.checkpoint.entries().len())
     }
 
     /// Closes the file. Tensors, views and arrays stay alive; the file itself is closed with the last tensor.
     fn close(&self) {
-        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(opened);
+        let shared = locked(&self.shared).take();
+        drop(shared);
     }
 
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
-        self.close();
-    }
-
-    fn __repr__(&self) -> String {
-        let Ok(opened) = self.opened() else { return "<blob_io.File closed>".to_owned() };
-        let file = &opened.checkpoint;
-        let (name, format, count) = (file.name(), file.format().name(), file.entries().len());
-        format!("<blob_io.File {name:?} {format}, {count} tensor{}>", if count == 1 { "" } else { "s" })
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.shared.try_lock().map_or(Ok(()), |shared| visit.call(shared.as_ref()))
     }
 }
 

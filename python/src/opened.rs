@@ -3,15 +3,16 @@
 use std::collections::HashSet;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::error::Stop;
 use crate::mapping::{Mapped, is_at};
-use crate::source::{self, Opening};
+use crate::source::{self, Kept, Opening, locked};
 use crate::work::opening;
 
 /// A checkpoint, and the mapping of the file where there is one: shared by `File` and all tensors.
@@ -22,6 +23,26 @@ pub(crate) struct Opened {
     pub(crate) checked: Mutex<HashSet<usize>>,
     /// The unusual about the opening.
     pub(crate) warnings: Vec<String>,
+    /// The file object that the checkpoint reads, where it reads one.
+    kept: Weak<Kept>,
+}
+
+/// An open file as an object of Python, to which `File` and its tensors refer. The collector sees one reference to the
+/// file object, and so finds one that refers to its own `File` or to a tensor of it.
+#[pyclass(frozen, module = "blob_io._blob_io")]
+pub(crate) struct Shared(pub(crate) Arc<Opened>);
+
+#[pymethods]
+impl Shared {
+    /// Waits for no lock: a reference that is not shown counts as one from outside, and nothing is collected.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let kept = self.0.kept.upgrade();
+        kept.as_ref().and_then(|kept| kept.0.try_lock().ok()).map_or(Ok(()), |object| visit.call(object.as_ref()))
+    }
+
+    fn __clear__(&self) {
+        drop(self.0.kept.upgrade().and_then(|kept| locked(&kept.0).take()));
+    }
 }
 
 impl Opened {
@@ -37,13 +58,21 @@ impl Opened {
 
 /// A tensor of a file, whose values are read when they are needed.
 pub(crate) struct Stored {
-    pub(crate) opened: Arc<Opened>,
+    pub(crate) shared: Py<Shared>,
     pub(crate) place: usize,
 }
 
 impl Stored {
     pub(crate) fn entry(&self) -> &Entry {
-        &self.opened.checkpoint.entries()[self.place]
+        &self.opened().checkpoint.entries()[self.place]
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.shared.get().0
+    }
+
+    pub(crate) fn clone_ref(&self, py: Python<'_>) -> Self {
+        Self { shared: self.shared.clone_ref(py), place: self.place }
     }
 }
 
@@ -68,11 +97,11 @@ pub(crate) fn opened(
                 let file = is_mapped.then(|| fs::File::open(&path).ok()).flatten();
                 let checkpoint = options.open(&path)?;
                 let file = file.filter(|file| is_at(file, &path) && checkpoint.unchanged().is_ok());
-                Ok(Opening { checkpoint, file })
+                Ok(Opening { checkpoint, file, kept: Weak::new() })
             })?
         }
     };
-    let Opening { checkpoint, file } = opening;
+    let Opening { checkpoint, file, kept } = opening;
     let checkpoint = part(checkpoint)?;
     let mut warnings = Vec::new();
     let mapping = if is_mapped && !checkpoint.is_packed() && checkpoint.shards().is_empty() {
@@ -85,5 +114,5 @@ pub(crate) fn opened(
     } else {
         None
     };
-    Ok(Opened { checkpoint, mapping, checked: Mutex::default(), warnings })
+    Ok(Opened { checkpoint, mapping, checked: Mutex::default(), warnings, kept })
 }

@@ -3,7 +3,7 @@
 mod blocks;
 
 use std::io::{self, Read};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
 use blob_io::{Bytes, Checkpoint, FileSource, OpenOptions, Source};
@@ -21,14 +21,19 @@ use blocks::Blocks;
 pub(crate) struct Opening {
     pub(crate) checkpoint: Checkpoint,
     pub(crate) file: Option<std::fs::File>,
+    pub(crate) kept: Weak<Kept>,
 }
+
+/// The file object of a source; `None` once Python has collected it, when nobody can ask for a value any more. The lock
+/// is held for a copy of the reference alone.
+pub(crate) struct Kept(pub(crate) Mutex<Option<Py<PyAny>>>);
 
 /// Opens bytes, a buffer or a file object; `None` for a path.
 pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<Option<Opening>, Stop> {
     let py = object.py();
-    let from = |source: Box<dyn Source>, name: String| {
+    let from = |source: Box<dyn Source>, kept: Weak<Kept>, name: String| {
         let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, source))?;
-        Ok(Some(Opening { checkpoint, file: None }))
+        Ok(Some(Opening { checkpoint, file: None, kept }))
     };
     if object.is_instance_of::<PyString>() || object.hasattr("__fspath__")? {
         return Ok(None);
@@ -41,22 +46,23 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
             return Err(PyTypeError::new_err(text).into());
         };
         let name = if object.is_instance_of::<PyBytes>() { "bytes" } else { "buffer" };
-        return from(Box::new(Bytes(bytes)), name.to_owned());
+        return from(Box::new(Bytes(bytes)), Weak::new(), name.to_owned());
     }
     let name = name_of(object);
     if let Some(file) = regular_file(object)? {
         let source = FileSource::try_from(file.try_clone().map_err(PyErr::from)?).map_err(PyErr::from)?;
         let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, Box::new(source)))?;
-        return Ok(Some(Opening { checkpoint, file: Some(file) }));
+        return Ok(Some(Opening { checkpoint, file: Some(file), kept: Weak::new() }));
     }
     // Objects that are none of `io`'s may seek without saying so, as those of `mmap` before 3.13.
     let seeks = |_| Ok::<_, PyErr>(object.hasattr("seek")? && object.hasattr("tell")?);
     if object.call_method0("seekable").and_then(|is| is.extract()).or_else(seeks)? {
-        return from(Box::new(Seekable::new(object)?), name);
+        let (source, kept) = Seekable::new(object)?;
+        return from(Box::new(source), kept, name);
     }
     let stream = Stream(object.clone().unbind());
     let checkpoint = opening(py, options.clone(), move |options| options.open_stream(name, stream))?;
-    Ok(Some(Opening { checkpoint, file: None }))
+    Ok(Some(Opening { checkpoint, file: None, kept: Weak::new() }))
 }
 
 /// The file object's own name, which is a hint of the format.
@@ -85,10 +91,10 @@ fn regular_file(object: &Bound<'_, PyAny>) -> PyResult<Option<std::fs::File>> {
     Ok(duplicate(object)?.filter(|file| file.metadata().is_ok_and(|meta| meta.is_file())))
 }
 
-/// The bytes of a buffer: copied, since Python may change these, but for `bytes` itself.
+/// The bytes of a buffer: copied, since Python may change these, but for `bytes` itself, which refers to nothing.
 fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<PyBackedBytes> {
-    if let Ok(bytes) = object.extract() {
-        return Ok(bytes);
+    if object.is_exact_instance_of::<PyBytes>() {
+        return object.extract().map_err(PyErr::from);
     }
     PyMemoryView::from(object)?.call_method0("tobytes")?.extract().map_err(PyErr::from)
 }
@@ -101,7 +107,7 @@ fn read(object: &Bound<'_, PyAny>, bytes: usize) -> PyResult<PyBackedBytes> {
 
 /// A file object that can seek, read under a lock: the object has one place.
 struct Seekable {
-    object: Py<PyAny>,
+    object: Arc<Kept>,
     len: u64,
     /// The bytes that were read ahead. Nobody waits for the lock with the interpreter's lock held: every read is done
     /// without it.
@@ -111,10 +117,12 @@ struct Seekable {
 }
 
 impl Seekable {
-    fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(object: &Bound<'_, PyAny>) -> PyResult<(Self, Weak<Kept>)> {
         object.call_method1("seek", (0, 2))?;
         let len = object.call_method0("tell")?.extract()?;
-        Ok(Self { object: object.clone().unbind(), len, blocks: Mutex::default(), reading: Mutex::default() })
+        let object = Arc::new(Kept(Mutex::new(Some(object.clone().unbind()))));
+        let kept = Arc::downgrade(&object);
+        Ok((Self { object, len, blocks: Mutex::default(), reading: Mutex::default() }, kept))
     }
 
     /// Fills `out` from the object.
@@ -127,7 +135,9 @@ impl Seekable {
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         Python::attach(|py| {
-            let object = self.object.bind(py);
+            let object = locked(&self.object.0).as_ref().map(|object| object.clone_ref(py));
+            let object = object.ok_or_else(|| io::Error::other("Python has collected the file object"))?;
+            let object = object.bind(py);
             object.call_method1("seek", (offset,))?;
             let mut filled = 0;
             while filled < out.len() {
@@ -170,7 +180,7 @@ impl Source for Seekable {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -5,14 +5,15 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use blob_convert::{Watch, Watched};
 use blob_io::layout::TensorSpec;
 use blob_io::{Checkpoint, Entry, Error, Kind, Names, TensorName};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
+use pyo3::{PyTraverseError, PyVisit};
 
 use crate::error::{Stop, refuse};
 use crate::mapping::Block;
-use crate::opened::{Opened, Stored};
+use crate::opened::{Opened, Shared, Stored};
 use crate::values::{Framework, numpy};
 use crate::work::here;
 
@@ -33,7 +34,7 @@ pub(crate) struct Tensor {
 }
 
 enum Held {
-    Stored { opened: Arc<Opened>, place: usize },
+    Stored(Stored),
     Made { spec: TensorSpec, block: Arc<Block> },
 }
 
@@ -58,8 +59,8 @@ impl Tensor {
     }
 
     /// The tensor at a place of a file.
-    pub(crate) fn stored(opened: Arc<Opened>, place: usize) -> Self {
-        Self::holding(Held::Stored { opened, place })
+    pub(crate) fn stored(shared: Py<Shared>, place: usize) -> Self {
+        Self::holding(Held::Stored(Stored { shared, place }))
     }
 
     /// A tensor of no file.
@@ -70,17 +71,15 @@ impl Tensor {
     /// The file and the entry, of a tensor of a file.
     pub(crate) fn entry(&self) -> Option<(&Opened, &Entry)> {
         match &self.held {
-            Held::Stored { opened, place } => Some((opened, &opened.checkpoint.entries()[*place])),
+            Held::Stored(stored) => Some((stored.opened(), stored.entry())),
             Held::Made { .. } => None,
         }
     }
 
     /// The values of a tensor of a file of which no buffer was handed out, into which a user may have written.
-    pub(crate) fn stored_values(&self) -> Option<Stored> {
+    pub(crate) fn stored_values(&self, py: Python<'_>) -> Option<Stored> {
         match &self.held {
-            Held::Stored { opened, place } if self.exported.get().is_none() && !self.is_in_memory() => {
-                Some(Stored { opened: opened.clone(), place: *place })
-            }
+            Held::Stored(stored) if self.exported.get().is_none() && !self.is_in_memory() => Some(stored.clone_ref(py)),
             _ => None,
         }
     }
@@ -88,14 +87,14 @@ impl Tensor {
     /// The name, empty where there is none.
     pub(crate) fn title(&self) -> &str {
         match &self.held {
-            Held::Stored { opened, place } => opened.checkpoint.entries()[*place].name(),
+            Held::Stored(stored) => stored.entry().name(),
             Held::Made { spec, .. } => &spec.name,
         }
     }
 
     pub(crate) fn byte_len(&self) -> u64 {
         match &self.held {
-            Held::Stored { opened, place } => opened.checkpoint.entries()[*place].byte_len(),
+            Held::Stored(stored) => stored.entry().byte_len(),
             Held::Made { block, .. } => block.len() as u64,
         }
     }
@@ -103,7 +102,7 @@ impl Tensor {
     /// Name, dtype and shape of values that can be read.
     pub(crate) fn spec(&self) -> Result<TensorSpec, Error> {
         match &self.held {
-            Held::Stored { opened, place } => opened.checkpoint.array(&opened.checkpoint.entries()[*place]),
+            Held::Stored(stored) => stored.opened().checkpoint.array(stored.entry()),
             Held::Made { spec, .. } => Ok(spec.clone()),
         }
     }
@@ -120,7 +119,7 @@ impl Tensor {
     /// The values at an address: in the mapping of the file where they may be taken from there, else a copy.
     pub(crate) fn block(&self, py: Python<'_>, is_copied: bool) -> Result<Arc<Block>, Stop> {
         let (opened, place) = match &self.held {
-            Held::Stored { opened, place } => (opened, *place),
+            Held::Stored(stored) => (stored.opened(), stored.place),
             Held::Made { block, .. } if !is_copied => return Ok(block.clone()),
             Held::Made { block, .. } => return Ok(Arc::new(block.copied()?)),
         };
@@ -168,7 +167,7 @@ impl Tensor {
 
     fn dims(&self) -> &[usize] {
         match &self.held {
-            Held::Stored { opened, place } => opened.checkpoint.entries()[*place].shape().dims(),
+            Held::Stored(stored) => stored.entry().shape().dims(),
             Held::Made { spec, .. } => spec.shape.dims(),
         }
     }
@@ -198,18 +197,6 @@ impl Tensor {
     #[getter]
     fn nbytes(&self) -> u64 {
         self.byte_len()
-    }
-
-    /// How many axes there are.
-    #[getter]
-    fn ndim(&self) -> usize {
-        self.dims().len()
-    }
-
-    /// How many values there are.
-    #[getter]
-    fn size(&self) -> usize {
-        self.dims().iter().product()
     }
 
     /// Where the bytes begin in the file.
@@ -244,11 +231,11 @@ impl Tensor {
 
     /// The diff that Caffe stores beside a blob's data.
     #[getter]
-    fn diff(&self) -> Option<Self> {
-        let Held::Stored { opened, .. } = &self.held else { return None };
-        let (_, entry) = self.entry().filter(|(_, entry)| entry.kind() == Kind::Data)?;
+    fn diff(&self, py: Python<'_>) -> Option<Self> {
+        let Held::Stored(stored) = &self.held else { return None };
+        let (opened, entry) = self.entry().filter(|(_, entry)| entry.kind() == Kind::Data)?;
         let place = opened.place(opened.checkpoint.diff_of(entry)?.name())?;
-        Some(Self::stored(opened.clone(), place))
+        Some(Self::stored(stored.shared.clone_ref(py), place))
     }
 
     /// The values as an array of numpy.
@@ -324,14 +311,11 @@ impl Tensor {
         Ok(array.call_method1("astype", (kind,))?)
     }
 
-    fn __len__(&self) -> PyResult<usize> {
-        self.dims().first().copied().ok_or_else(|| PyTypeError::new_err("a tensor without axes has no length"))
-    }
-
-    fn __repr__(&self) -> String {
-        let view = if self.is_view() { " view" } else { "" };
-        let shape = self.dims().iter().map(usize::to_string).collect::<Vec<_>>().join("×");
-        format!("<blob_io.Tensor {:?} {} [{shape}]{view}>", self.title(), self.dtype_name())
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.held {
+            Held::Stored(stored) => visit.call(&stored.shared),
+            Held::Made { .. } => Ok(()),
+        }
     }
 }
 

@@ -371,8 +371,8 @@ def test_an_open_file_is_not_pickled_but_copied(path: str) -> None:
 
 def test_a_notebook_shows_a_table(path: str) -> None:
     f = blob_io.open(path)
-    assert repr(f) == f"<blob_io.File {path!r} caffemodel, 2 tensors>".replace("'", '"')
-    assert repr(f["conv1/0"]) == '<blob_io.Tensor "conv1/0" f32 [2×1×3×3]>'
+    assert repr(f) == f"<blob_io.File {path!r} caffemodel, 2 tensors>"
+    assert repr(f["conv1/0"]) == "<blob_io.Tensor 'conv1/0' f32 [2×1×3×3]>"
     assert "<td>conv1/0</td><td>f32</td><td>2×1×3×3</td><td>72</td>" in f._repr_html_()
     assert f._ipython_key_completions_() == f.keys()
 

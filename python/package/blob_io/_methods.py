@@ -1,4 +1,4 @@
-"""Methods of the compiled classes that need no compiled code: a mapping's own, tables for notebooks, copies."""
+"""Methods of the compiled classes that need no compiled code: a mapping's own, words for people, copies."""
 
 from __future__ import annotations
 
@@ -36,6 +36,55 @@ def _table_of_file(self: File) -> str:
     return f"<p>{escape(self.name)}: {escape(self.format)}</p><table>{head}{rows}</table>{more}"
 
 
+def _words_of_file(self: File) -> str:
+    if self.closed:
+        return "<blob_io.File closed>"
+    count = len(self)
+    return f"<blob_io.File {self.name!r} {self.format}, {count} tensor{'' if count == 1 else 's'}>"
+
+
+def _words_of_tensor(self: Tensor) -> str:
+    shape, view = "×".join(map(str, self.shape)), " view" if self.is_view else ""
+    return f"<blob_io.Tensor {self.name!r} {self.dtype} [{shape}]{view}>"
+
+
+def _names(self: File) -> t.Iterator[str]:
+    """The names, in the order of the file."""
+    return iter(self.keys())
+
+
+def _names_by_offset(self: File) -> list[str]:
+    """The tensors' names by where their bytes begin; those without bytes first."""
+    tensors = [self[place] for place in range(len(self))]
+    tensors.sort(key=lambda tensor: -1 if tensor.offset is None else tensor.offset)
+    return [tensor.name for tensor in tensors]
+
+
+def _exit(self: File, *_exception: object) -> None:
+    """Closes the file."""
+    self.close()
+
+
+def _length(self: Tensor) -> int:
+    """The extent of the outermost axis."""
+    if not self.shape:
+        raise TypeError("a tensor without axes has no length")
+    return self.shape[0]
+
+
+def _ndim(self: Tensor) -> int:
+    """How many axes there are."""
+    return len(self.shape)
+
+
+def _size(self: Tensor) -> int:
+    """How many values there are."""
+    count = 1
+    for extent in self.shape:
+        count *= extent
+    return count
+
+
 def _rows(self: Tensor) -> t.Iterator[t.Any]:
     """The parts of the outermost axis, each read when it is its turn."""
     if not self.shape:
@@ -71,10 +120,13 @@ def add() -> None:
     Mapping.register(File)
     for name in ("get", "items", "values"):
         setattr(File, name, getattr(Mapping, name))
-    setattr(Tensor, "__iter__", _rows)
-    setattr(File, "_ipython_key_completions_", _completions)
-    classes = [(File, _table_of_file, _no_pickle_of_file), (Tensor, _table_of_tensor, _no_pickle_of_tensor)]
-    for kind, table, reduce in classes:
-        methods = {"_repr_html_": table, "__copy__": _itself, "__deepcopy__": _itself_deep, "__reduce_ex__": reduce}
+    both: dict[str, t.Any] = {"__copy__": _itself, "__deepcopy__": _itself_deep}
+    of_file = both | {"__reduce_ex__": _no_pickle_of_file, "__repr__": _words_of_file, "_repr_html_": _table_of_file}
+    of_file |= {"__enter__": _itself, "__exit__": _exit, "__iter__": _names, "offset_keys": _names_by_offset}
+    of_file |= {"_ipython_key_completions_": _completions}
+    of_tensor = both | {"__reduce_ex__": _no_pickle_of_tensor, "__repr__": _words_of_tensor}
+    of_tensor |= {"_repr_html_": _table_of_tensor, "__len__": _length, "__iter__": _rows}
+    of_tensor |= {"ndim": property(_ndim), "size": property(_size)}
+    for kind, methods in [(File, of_file), (Tensor, of_tensor)]:
         for name, method in methods.items():
             setattr(kind, name, method)
