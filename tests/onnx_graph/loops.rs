@@ -51,7 +51,7 @@ impl Layer<'_> {
         }
     }
 
-    /// The outputs; `None` for a layer without loops here.
+    /// The outputs, of a loss the last alone; `None` for a layer without loops here.
     pub(super) fn forward(&self) -> Option<Vec<Tensor>> {
         let x = &self.inputs[0];
         if let Some(function) = self.function() {
@@ -65,7 +65,7 @@ impl Layer<'_> {
                     if value < 0.0 { value * slopes[if is_shared { 0 } else { index[1] }] } else { value }
                 })]
             }
-            "Softmax" | "LogSoftmax" => vec![self.softmax()],
+            "Softmax" | "SoftmaxWithLoss" | "LogSoftmax" => vec![self.softmax()],
             "Convolution" | "ConvolutionDepthwise" if x.dims.len() == 4 => vec![self.convolution()],
             "Deconvolution" if x.dims.len() == 4 => vec![self.deconvolution()],
             "InnerProduct" => vec![self.inner_product()],
@@ -93,7 +93,7 @@ impl Layer<'_> {
             "ReLU" => Box::new(move |x| if x > 0.0 { x } else { number("negative_slope") * x }),
             "ReLU6" => Box::new(|x| x.clamp(0.0, 6.0)),
             "ELU" => Box::new(move |x| if x > 0.0 { x } else { number("alpha") * x.exp_m1() }),
-            "Sigmoid" => Box::new(|x| 1.0 / (1.0 + (-x).exp())),
+            "Sigmoid" | "SigmoidCrossEntropyLoss" => Box::new(|x| 1.0 / (1.0 + (-x).exp())),
             "TanH" => Box::new(f64::tanh),
             "AbsVal" => Box::new(f64::abs),
             "BNLL" => Box::new(|x| x.exp().ln_1p()),
@@ -118,7 +118,7 @@ impl Layer<'_> {
                 (x.at(&other) - x.at(index)).exp()
             });
             let sum: f64 = along.sum();
-            if self.kind == "Softmax" { 1.0 / sum } else { -sum.ln() }
+            if self.kind == "LogSoftmax" { -sum.ln() } else { 1.0 / sum }
         })
     }
 

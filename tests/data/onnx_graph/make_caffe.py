@@ -9,6 +9,7 @@ of other forks are computed here, literally by the formulas of their sources; Op
 and `CASE/out/NAME` are arrays.
 """
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -69,6 +70,8 @@ def by_opencv(text, layers, inputs, expected):
     """The difference of OpenCV's result, or why there is none. OpenCV knows first outputs alone, by their layers."""
     writers = {tops[0]: name for name, _, _, tops, _ in layers if tops}
     expected = {top: value for top, value in expected.items() if top in writers}
+    if not expected:
+        return "no first output"
     for default in ("share_location: true", "background_label_id: 0"):
         text = text if default.split(":")[0] in text else text.replace("num_classes", default + " num_classes")
     try:
@@ -101,7 +104,7 @@ def case(name, inputs, layers, oracle=None):
         expected = by_caffe("net.prototxt", "net.caffemodel", "saved.caffemodel", list(inputs.values()))
         weights = open("saved.caffemodel", "rb").read()
     else:
-        expected = {own[-1][3][0]: np.asarray(oracle(*inputs.values()), np.float32)}
+        expected = {own[-1][3][-1]: np.asarray(oracle(*inputs.values()), np.float32)}
         weights = open("net.caffemodel", "rb").read()
     told.append("%-34s %s" % (name, by_opencv(text, own, inputs, expected)))
     arrays[name + "/prototxt"] = np.frombuffer(text.encode(), np.uint8)
@@ -370,6 +373,54 @@ case("shared-weights", {"data": f(1, 3, 2, 2), "more": f(1, 3, 2, 2)}, [
 case("two-readers", f(1, 3, 4, 4), [
     ("Convolution", "data", "a", conv % (3, "kernel_size: 3 pad: 1"), f(3, 3, 3, 3), f(3)), ("ReLU", "a", "b", ""),
     ("Pooling", "a", "c", pool % ("MAX", "kernel_size: 3 stride: 1 pad: 1")), ("Concat", "b c data", "d", ""), ("Eltwise", "a a", "e", "")])
+
+# Losses. Caffe's layer has the plain layer within and tells its loss alone: this Caffe wants a weight of each output, and refuses the
+# second, which other versions give. So the probabilities are the plain layer's, if Caffe's loss is the loss of these.
+def probabilities(kind, parameters):
+    plain = {"SoftmaxWithLoss": "Softmax", "SigmoidCrossEntropyLoss": "Sigmoid"}[kind]
+    axis = re.search(r"softmax_param {.*?}", parameters)
+
+    def out(x, label):
+        inputs = "".join('input: "%s" input_shape { %s }\n' % (k, " ".join("dim: %d" % n for n in v.shape)) for k, v in (("data", x), ("label", label)))
+        layer = 'layer { name: "p" type: "%s" bottom: "data" %s top: "out" %s }'
+        for file, text in (("plain", layer % (plain, "", axis.group() if axis else "")), ("loss", layer % (kind, 'bottom: "label"', parameters))):
+            open(file + ".prototxt", "w").write(inputs + text)
+        p, of_caffe = (by_caffe(file + ".prototxt", "-", "-", [x, label])["out"] for file in ("plain", "loss"))
+        if plain == "Softmax":
+            by = int(axis.group().split("axis: ")[1].split()[0]) if axis else 1
+            wanted = label.astype(int).reshape(np.delete(x.shape, by))
+            own = np.take_along_axis(p, np.expand_dims(np.minimum(wanted, x.shape[by] - 1), by), by).squeeze(by)
+            terms = -np.log(own.astype(np.float64)[wanted != 255])
+            by_hand = terms.sum() / (len(x) if "normalize: false" in parameters else terms.size)
+        else:
+            q = p.astype(np.float64)
+            by_hand = -(label * np.log(q) + (1 - label) * np.log(1 - q)).sum() / len(x)
+        assert abs(of_caffe - by_hand) <= 1e-5 * by_hand, (of_caffe, by_hand)
+        return p
+    return out
+
+
+def loss(name, kind, x, label, tops, parameters=""):
+    label = np.asarray(label, np.float32)
+    case(name, {"data": x, "label": label}, [(kind, "data label", tops, parameters)], probabilities(kind, parameters))
+
+
+classes = lambda *shape: random.integers(0, 3, shape)
+loss("softmaxwithloss", "SoftmaxWithLoss", f(2, 3, 2, 4) * 3, classes(2, 1, 2, 4), "loss prob")
+loss("softmaxwithloss-axis", "SoftmaxWithLoss", f(2, 4, 3), classes(2, 4), "loss prob", "softmax_param { axis: -1 }")
+loss("softmaxwithloss-ignore", "SoftmaxWithLoss", f(3, 4) * 9, [1, 255, 0], "out", "loss_param { ignore_label: 255 normalize: false }")
+loss("softmaxwithloss-one-output", "SoftmaxWithLoss", f(2, 3, 5) * 3, classes(2, 5), "out")
+loss("sigmoidcrossentropyloss", "SigmoidCrossEntropyLoss", f(2, 3, 4) * 2, random.random((2, 3, 4)), "out")
+loss("sigmoidcrossentropyloss-matrix", "SigmoidCrossEntropyLoss", f(3, 6), random.integers(0, 2, (3, 6)), "out")
+
+# Layers that this Caffe does not have: BVLC's of 2018, and LogSoftmax of forks, by their formulas.
+wide = lambda function: lambda x: function(x.astype(np.float64))
+one("swish", "Swish", f(2, 3, 4) * 3, oracle=wide(lambda x: x / (1 + np.exp(-x))))
+one("swish-beta", "Swish", f(2, 3) * 3, "swish_param { beta: -0.5 }", oracle=wide(lambda x: x / (1 + np.exp(0.5 * x))))
+one("clip", "Clip", f(2, 3, 4) * 2, "clip_param { min: -1.5 max: 0.25 }", oracle=lambda x: np.clip(x, -1.5, 0.25))
+log_softmax = lambda axis: wide(lambda x: (x - x.max(axis, keepdims=True)) - np.log(np.exp(x - x.max(axis, keepdims=True)).sum(axis, keepdims=True)))
+one("logsoftmax", "LogSoftmax", f(2, 5, 2, 3) * 3, oracle=log_softmax(1))
+one("logsoftmax-axis", "LogSoftmax", f(2, 3, 4) * 20, "softmax_param { axis: -1 }", oracle=log_softmax(-1))
 
 np.savez_compressed(os.path.join(HERE, "caffe.npz"), **arrays)
 print("\n".join(told))
