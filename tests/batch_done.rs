@@ -216,6 +216,8 @@ fn salvaging_makes_no_other_job_of_a_source_that_is_whole() {
     assert_eq!(run(&salvaging), ["done", "written", "done"]);
     assert_eq!(run(&[]), ["done", "failed", "done"], "an output with losses is not done");
     assert_eq!(run(&salvaging), ["done", "done", "done"]);
+    let ends = |more: &[&str]| blob(&[&["batch", &file, "--log", &log], more].concat()).code;
+    assert_eq!((ends(&["--salvage"]), ends(&salvaging)), (Some(1), Some(0)), "as when it was written");
     outputs.iter().chain([&log]).for_each(|path| fs::remove_file(path).expect("removed"));
     assert_eq!(run(&salvaging), ["written", "written", "written"]);
     assert_eq!(run(&[]), ["done", "failed", "done"]);

@@ -242,6 +242,9 @@ impl Work<'_> {
         let why = match job.done(opening, self.trust, log, self.progress)? {
             Some(claim) => match if self.checks { job.check_output(self.progress) } else { Ok(()) } {
                 Ok(()) => {
+                    if job.is_salvaged(&claim) {
+                        opening.0.is_salvaged.set(true);
+                    }
                     outcome.done(claim);
                     return Ok(());
                 }

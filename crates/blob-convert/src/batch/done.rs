@@ -263,6 +263,12 @@ impl Job {
         self.hash_of_files(&output, watch).map(Some)
     }
 
+    /// Whether the output of this claim has the whole arrays alone of a source that breaks off.
+    #[must_use]
+    pub fn is_salvaged(&self, claim: &Claim) -> bool {
+        self.mark.has_salvaged(claim.recipe.as_deref())
+    }
+
     /// Reads the output of a job that is done: every array must be readable, and all that the receipt claims of the
     /// output true, as the digest of each array and the graph of a model.
     ///

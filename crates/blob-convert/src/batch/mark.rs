@@ -64,7 +64,12 @@ impl Mark {
 
     /// Whether this mark is of an output that the job would write.
     pub(super) fn has(&self, mark: Option<&str>) -> bool {
-        mark.is_some_and(|mark| mark == self.of_whole || self.of_salvaged.as_deref() == Some(mark))
+        mark.is_some_and(|mark| mark == self.of_whole) || self.has_salvaged(mark)
+    }
+
+    /// Whether this mark is of an output with the whole arrays of a source that breaks off.
+    pub(super) fn has_salvaged(&self, mark: Option<&str>) -> bool {
+        mark.is_some() && mark == self.of_salvaged.as_deref()
     }
 }
 
