@@ -27,17 +27,19 @@ pub(crate) fn rows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<M
 fn parse(list: &str, text: &str) -> Vec<Mutant> {
     let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
     let rows = lines.split(|(_, line)| line.is_empty()).filter(|row| !row.is_empty());
-    let mutant = |row: &[(usize, &str)]| {
-        let mut words = row.get(1).map_or("", |(_, line)| line).split(' ').map(str::to_string);
-        let side = |sign: char| {
-            let lines = row.iter().skip(2).filter(|(_, line)| line.starts_with([sign, ' ']));
-            lines.map(|(_, line)| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
-        };
-        let (line, name) = (row[0].0 + 1, row[0].1.to_string());
-        let (file, test) = (words.next().unwrap_or_default(), words.collect());
-        Mutant { list: list.to_string(), line, name, file, test, old: side('-'), new: side('+') }
+    rows.map(|row| mutant(list, row)).collect()
+}
+
+/// The row of these lines of a list, each with its number, which counts from 0.
+fn mutant(list: &str, row: &[(usize, &str)]) -> Mutant {
+    let mut words = row.get(1).map_or("", |(_, line)| line).split(' ').map(str::to_string);
+    let side = |sign: char| {
+        let lines = row.iter().skip(2).filter(|(_, line)| line.starts_with([sign, ' ']));
+        lines.map(|(_, line)| line.get(2..).unwrap_or_default()).collect::<Vec<_>>().join("\n")
     };
-    rows.map(mutant).collect()
+    let (line, name) = (row[0].0 + 1, row[0].1.to_string());
+    let (file, test) = (words.next().unwrap_or_default(), words.collect());
+    Mutant { list: list.to_string(), line, name, file, test, old: side('-'), new: side('+') }
 }
 
 /// Why a row breaks nothing, if so; `text` gives the text of a file.

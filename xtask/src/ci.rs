@@ -164,8 +164,8 @@ fn oldest_and_newest(names: &[String]) -> Option<String> {
 fn older_rust(metadata: &serde_json::Value) -> Result<Option<String>> {
     let compiler = shell::read(Command::new("rustc").arg("--version"))?;
     let promised = metadata["packages"][0]["rust_version"].as_str().unwrap_or("(none)");
-    let gap = || format!("Rust {promised}, the oldest promised: this was {}", compiler.trim());
-    Ok((!compiler.contains(&format!("rustc {promised}."))).then(gap))
+    let is_promised = compiler.contains(&format!("rustc {promised}."));
+    Ok((!is_promised).then(|| format!("Rust {promised}, the oldest promised: this was {}", compiler.trim())))
 }
 
 /// The folder of real files, absolute: the tests run elsewhere.
@@ -177,26 +177,29 @@ fn real_data(variable: Option<OsString>, here: &Path) -> Option<String> {
 /// The libraries that are published, by cargo's metadata.
 fn libraries(metadata: &serde_json::Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().map_or(&[][..], Vec::as_slice);
-    let is_library =
-        |package: &&serde_json::Value| package["publish"].is_null() && package["targets"][0]["kind"][0] == "lib";
-    packages.iter().filter(is_library).filter_map(|package| package["name"].as_str()).map(str::to_string).collect()
+    let libraries =
+        packages.iter().filter(|package| package["publish"].is_null() && package["targets"][0]["kind"][0] == "lib");
+    libraries.filter_map(|package| package["name"].as_str()).map(str::to_string).collect()
 }
 
 fn steps(values: &Values, libraries: &[String]) -> Vec<Step> {
-    let step = |name: String, line: String| {
-        let is_absent = |name: &str| line.contains(&format!("{{{name}}}")) && !values.contains_key(name);
-        let why = || ABSENT.iter().find(|(name, _)| is_absent(name)).map_or("a word is not known", |(_, why)| why);
-        let mut command = shell::command(&line, |name| values.get(name).cloned()).ok_or_else(why);
-        let _ = command.as_mut().map(|command| command.env("PROTOC", NO_PROGRAM));
-        (name, command)
-    };
     let mut steps = Vec::new();
     for (name, line) in STEPS {
         let each = if name.contains("{library}") { libraries } else { &[String::new()] };
         let fill = |text: &str, library: &str| text.replace("{library}", library);
-        steps.extend(each.iter().map(|library| step(fill(name, library), fill(line, library))));
+        steps.extend(each.iter().map(|library| (fill(name, library), step(&fill(line, library), values))));
     }
     steps
+}
+
+/// The command that a step's line spells, or why there is none.
+fn step(line: &str, values: &Values) -> Result<Command, &'static str> {
+    let mut command = shell::command(line, |name| values.get(name).cloned()).ok_or_else(|| {
+        let mut absent = ABSENT.iter().filter(|(name, _)| !values.contains_key(name));
+        absent.find(|(name, _)| line.contains(&format!("{{{name}}}"))).map_or("a word is not known", |(_, why)| why)
+    })?;
+    command.env("PROTOC", NO_PROGRAM);
+    Ok(command)
 }
 
 /// The durations in seconds, and the sum.

@@ -48,9 +48,9 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
 
 /// The targets by name: one file each.
 fn targets() -> Result<Vec<String>> {
-    let files = shell::files(&shell::root())?.into_iter();
-    let name = |file: String| Some(file.strip_prefix("fuzz/fuzz_targets/")?.strip_suffix(".rs")?.to_string());
-    Ok(files.filter_map(name).collect())
+    let files = shell::files(&shell::root())?;
+    let names = files.iter().filter_map(|file| file.strip_prefix("fuzz/fuzz_targets/")?.strip_suffix(".rs"));
+    Ok(names.map(str::to_string).collect())
 }
 
 /// Every small golden file of every format: another reader's good file is a good beginning for this one's refusals. A

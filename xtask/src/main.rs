@@ -101,8 +101,10 @@ fn dispatch(arguments: &[&str]) -> Result<()> {
 /// The command that a line spells, which names no place but those that every machine has.
 fn command(line: &str) -> Result<Command> {
     let target = shell::target_directory()?;
-    let at = |name: &str| Some(if name == "target" { target.clone() } else { target.join(name) }.display().to_string());
-    shell::command(line, at).context("an empty line")
+    let command = shell::command(line, |name| {
+        Some(if name == "target" { target.clone() } else { target.join(name) }.display().to_string())
+    });
+    command.context("an empty line")
 }
 
 fn usage() -> String {

@@ -79,8 +79,8 @@ fn chosen<'a>(all: &'a [Mutant], filters: &[&str]) -> Result<Vec<&'a Mutant>> {
     if let Some(idle) = filters.iter().find(|filter| !all.iter().any(|mutant| names(mutant, filter))) {
         bail!("no row of {LISTS} contains {idle:?}");
     }
-    let is_chosen = |mutant: &&Mutant| filters.is_empty() || filters.iter().any(|filter| names(mutant, filter));
-    let mut chosen: Vec<&Mutant> = all.iter().filter(is_chosen).collect();
+    let chosen = all.iter().filter(|row| filters.is_empty() || filters.iter().any(|filter| names(row, filter)));
+    let mut chosen: Vec<&Mutant> = chosen.collect();
     chosen.sort_by_key(|mutant| &mutant.file);
     Ok(chosen)
 }
@@ -225,10 +225,10 @@ fn error_places(messages: &str) -> Vec<(String, usize)> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let errors = messages.filter(|message| message["message"]["level"] == "error");
     let spans = errors.flat_map(|error| error["message"]["spans"].as_array().cloned().unwrap_or_default());
-    let place = |span: serde_json::Value| {
+    let places = spans.filter_map(|span| {
         Some((span["file_name"].as_str()?.to_string(), usize::try_from(span["byte_start"].as_u64()?).ok()?))
-    };
-    spans.filter_map(place).collect()
+    });
+    places.collect()
 }
 
 /// The output and the errors of a command.

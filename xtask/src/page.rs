@@ -68,8 +68,11 @@ fn elsewhere(folder: &Path) -> Result<()> {
 
 /// The files of a folder by their names.
 fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
-    let read = |entry: fs::DirEntry| Ok((entry.file_name().display().to_string(), fs::read(entry.path())?));
-    fs::read_dir(folder)?.map(|entry| read(entry?)).collect()
+    let entries = fs::read_dir(folder)?.map(|entry| {
+        let entry = entry?;
+        Ok((entry.file_name().display().to_string(), fs::read(entry.path())?))
+    });
+    entries.collect()
 }
 
 /// Builds the page of a tree, in a folder for what is built.
@@ -193,20 +196,20 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 pub(crate) fn from_base64(text: &str) -> Vec<u8> {
     let digits: Vec<u32> =
         text.bytes().filter_map(|c| DIGITS.iter().position(|digit| *digit == c)).map(|digit| digit as u32).collect();
-    let group = |four: &[u32]| {
+    let groups = digits.chunks(4).flat_map(|four| {
         let bits = (0..4).fold(0, |bits, i| bits << 6 | four.get(i).copied().unwrap_or(0));
         bits.to_be_bytes()[1..four.len()].to_vec()
-    };
-    digits.chunks(4).flat_map(group).collect()
+    });
+    groups.collect()
 }
 
 fn base64(bytes: &[u8]) -> String {
-    let group = |three: &[u8]| {
+    let groups = bytes.chunks(3).flat_map(|three| {
         let bits = (0..3).fold(0, |bits, i| bits << 8 | u32::from(three.get(i).copied().unwrap_or(0)));
-        let digit = |i: usize| DIGITS[(bits >> (18 - 6 * i)) as usize & 63] as char;
-        (0..4).map(|i| if i <= three.len() { digit(i) } else { '=' }).collect::<String>()
-    };
-    bytes.chunks(3).map(group).collect()
+        let digits = (0..=three.len()).map(move |i| DIGITS[(bits >> (18 - 6 * i)) as usize & 63] as char);
+        digits.chain(std::iter::repeat_n('=', 3 - three.len()))
+    });
+    groups.collect()
 }
 
 #[cfg(test)]

@@ -307,19 +307,13 @@ impl Check<'_> {
     fn own_requests(&self, is_own: bool) -> Vec<String> {
         let own = format!("http://{}/", self.server.address);
         let files: BTreeSet<&str> = ["", "index.html", "sw.js", "manifest.webmanifest", "icon.svg"].into();
-        let is_file = |request: &String| {
+        let requests = self.server.requests().into_iter().filter(|request| !is_vendors(request));
+        let requests = requests.filter(|request| {
             let target = request.strip_prefix("GET ").unwrap_or_default();
             let path = target.strip_prefix(&own).or_else(|| target.strip_prefix('/'));
-            path.is_some_and(|path| files.contains(path))
-        };
-        let is_vendors = |request: &String| {
-            let host = request.split(' ').nth(1).unwrap_or_default();
-            let host =
-                host.split_once("://").map_or(host, |(_, rest)| rest).split(['/', ':']).next().unwrap_or_default();
-            VENDORS.iter().any(|vendor| host.ends_with(vendor))
-        };
-        let requests = self.server.requests().into_iter().filter(|request| !is_vendors(request));
-        requests.filter(|request| is_file(request) == is_own).collect()
+            path.is_some_and(|path| files.contains(path)) == is_own
+        });
+        requests.collect()
     }
 
     fn nothing_was_asked_for(&self) -> Result<()> {
@@ -330,6 +324,13 @@ impl Check<'_> {
         ensure!(asked.is_empty(), "the browser asked for {asked:#?}");
         Ok(())
     }
+}
+
+/// Whether a request is for a host that a browser asks for things of its own.
+fn is_vendors(request: &str) -> bool {
+    let host = request.split(' ').nth(1).unwrap_or_default();
+    let host = host.split_once("://").map_or(host, |(_, rest)| rest).split(['/', ':']).next().unwrap_or_default();
+    VENDORS.iter().any(|vendor| host.ends_with(vendor))
 }
 
 /// Whether an answer is one of those that the page's 32 bits make.

@@ -62,11 +62,10 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
     ensure!(said.len() == 2, "the console of a page that loads an image and runs a script says {said:?}");
     let misfits = geometry(&browser, &MISFIT.replace("{rows}", &ROW.repeat(100)), &folder)?;
     let tables = ["a row is no card", "a row is no card", "a header scrolls away"];
-    let is_seen = |(line, table): (&String, &str)| {
+    let are_told = misfits.iter().zip(tables).all(|(line, table)| {
         line.contains("2000") && line.contains("\"over\" is over \"under\"") && line.contains(table)
-    };
-    let is_told = misfits.len() == WIDTHS.len() && misfits.iter().zip(tables).all(is_seen);
-    ensure!(is_told, "a page that fits nowhere says {misfits:?}");
+    });
+    ensure!(misfits.len() == WIDTHS.len() && are_told, "a page that fits nowhere says {misfits:?}");
     let converted = folder.join(CONVERTED);
     std::fs::create_dir_all(converted.parent().context("a file lies in a folder")?)?;
     let blob = || shell::program(&tool);
@@ -84,8 +83,8 @@ pub(crate) fn run(_: &[&str]) -> Result<()> {
         }
         ensure!(pictures[0] != pictures[1], "{} looks the same in dark and light", page.display());
         let found = geometry(&browser, &std::fs::read_to_string(&page)?, &folder)?;
-        let fits = |width: &u32| found.iter().any(|line| *line == format!("{width} fits"));
-        ensure!(WIDTHS.iter().all(fits) && found.len() == WIDTHS.len(), "{}: {found:#?}", page.display());
+        let fit = WIDTHS.iter().all(|width| found.contains(&format!("{width} fits")));
+        ensure!(fit && found.len() == WIDTHS.len(), "{}: {found:#?}", page.display());
     }
     println!(
         "report-check: {} pages in {}, light and dark, nothing on the console; all fits at {WIDTHS:?} pixels",
@@ -101,10 +100,10 @@ fn geometry(browser: &Path, page: &str, folder: &Path) -> Result<Vec<String>> {
     let open = page.replacen("<meta http-equiv=\"Content-Security-Policy\"", "<meta name=\"policy\"", 1);
     let asking = open.replacen("</body>", &format!("<script>{GEOMETRY}</script></body>"), 1);
     std::fs::write(folder.join("asked.html"), asking)?;
-    let frame = |width: &u32| {
+    let frames = WIDTHS.map(|width| {
         format!("<iframe src=\"asked.html\" width=\"{width}\" height=\"900\" style=\"border: 0\"></iframe>")
-    };
-    let frames: String = WIDTHS.iter().map(frame).collect();
+    });
+    let frames = frames.concat();
     let listen = "onmessage = (told) => document.getElementById('found').append(told.data + '\\n')";
     let asked = folder.join("frames.html");
     std::fs::write(&asked, format!("<!DOCTYPE html><pre id=\"found\"></pre><script>{listen}</script>{frames}"))?;
@@ -130,8 +129,9 @@ fn headless(browser: &Path, folder: &Path) -> Command {
 /// The first browser that there is.
 pub(crate) fn browser() -> Option<PathBuf> {
     let named = std::env::var_os("BLOB_BROWSER").map(PathBuf::from);
-    let starts = |name: &&&str| Command::new(name).arg("--version").output().is_ok();
-    named.or_else(|| BROWSERS.iter().find(starts).map(PathBuf::from))
+    named.or_else(|| {
+        BROWSERS.iter().find(|name| Command::new(name).arg("--version").output().is_ok()).map(PathBuf::from)
+    })
 }
 
 /// The console's lines while a page is shown, and the page's picture.

@@ -71,10 +71,10 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
 
 /// The command as you would type it, with the variables set before it.
 pub(crate) fn line(command: &Command) -> String {
-    let variable = |(name, value): (&OsStr, Option<&OsStr>)| Some(format!("{}={}", name.display(), value?.display()));
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words = std::iter::once(program).chain(command.get_args()).map(|word| word.display().to_string());
-    command.get_envs().filter_map(variable).chain(words).collect::<Vec<_>>().join(" ")
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name.display(), value?.display())));
+    variables.map(|(name, value)| format!("{name}={value}")).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// The files of the workspace, from its root, with `/`: all that git tracks or would track, and that are there.

@@ -96,15 +96,15 @@ fn tools(part: &Part) -> Result<Tools> {
 
 fn command(part: &Part, tools: &Tools) -> Result<Command> {
     let root = tools.root.display();
-    let value = |name: &str| match name {
+    let command = shell::command(part.line, |name| match name {
         "root" => Some(root.to_string()),
         "thread" | "address" => Some(format!(
             "-Zsanitizer={name} -Zexternal-clangrt -Clinker={root}/usr/bin/clang-22 -Clink-arg=-fsanitize={name}"
         )),
         "host" => Some(format!("{}-unknown-linux-gnu", std::env::consts::ARCH)),
         _ => None,
-    };
-    let mut command = shell::command(part.line, value).context("a word is not known")?;
+    });
+    let mut command = command.context("a word is not known")?;
     command.env("CARGO_TARGET_DIR", shell::target_directory()?.join(part.name));
     if tools.builds_std {
         builds_std(&mut command, &tools.root, "-Zbuild-std");

@@ -80,11 +80,8 @@ fn check(tree: &Tree) -> Result<()> {
 /// The text that each deliberate breakage breaks must still be there.
 fn mutants(tree: &Tree) -> Vec<Finding> {
     let rows = breakages::rows(tree.texts());
-    let finding = |row: &breakages::Mutant| {
-        let message = breakages::stale(row, |file| tree.text(file))?;
-        Some(Finding::new(&row.list, row.line, message))
-    };
-    rows.iter().filter_map(finding).collect()
+    let stale = rows.iter().filter_map(|row| Some((row, breakages::stale(row, |file| tree.text(file))?)));
+    stale.map(|(row, message)| Finding::new(&row.list, row.line, message)).collect()
 }
 
 #[cfg(test)]

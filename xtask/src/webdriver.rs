@@ -158,8 +158,10 @@ impl Browser {
 
     /// Presses keys one after another, as a hand does.
     pub(crate) fn press(&self, keys: &[char]) -> Result<()> {
-        let one = |key: &char| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key }));
-        let actions: Vec<Value> = keys.iter().flat_map(one).collect();
+        let actions: Vec<Value> = keys
+            .iter()
+            .flat_map(|key| ["keyDown", "keyUp"].map(|kind| json!({ "type": kind, "value": key })))
+            .collect();
         let actions = json!({ "actions": [{ "type": "key", "id": "keys", "actions": actions }] });
         self.command("POST", "/actions", &actions).map(drop)
     }

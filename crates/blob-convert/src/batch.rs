@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Error, Format, IfExists};
 
-use crate::recipe::{Opened, Recipe, Source};
+use crate::recipe::{Opened, Recipe};
 pub use done::{Claim, Known, Trust};
 pub use jobs::{Batch, Shard};
 pub use log::Log;
@@ -76,8 +76,8 @@ impl Job {
     }
 
     fn open(&self, opener: &dyn Opener) -> Result<Opened, Error> {
-        let open = |source: &Source| opener.open(&source.path, source.format);
-        let sources = self.recipe.sources.iter().map(open).collect::<Result<_, _>>()?;
+        let sources = self.recipe.sources.iter().map(|source| opener.open(&source.path, source.format));
+        let sources = sources.collect::<Result<_, _>>()?;
         let into = self.recipe.target.into.as_ref().map(|into| opener.open(into, None)).transpose()?;
         Ok(Opened::new(sources, into))
     }

@@ -141,13 +141,12 @@ pub(crate) fn before(
         before.steps.push(Arc::new(stand.names(checkpoint)));
         before.changes.extend(unproven(wanted).map(Change::unasked));
     }
-    let name = |tensor: usize| match (&found, called) {
+    let lacking = walk.lacking(|tensor| match (&found, called) {
         (Some(stand), _) => stand.name(tensor),
         (None, Called::By(names)) => names.of(checkpoint.entries()[tensor].name()),
         (None, _) => checkpoint.entries()[tensor].name(),
-    };
-    let norms = walk.lacking(name).into_iter().filter(|norm| wanted.has_factor(norm));
-    let norms: Vec<Norm> = norms.collect();
+    });
+    let norms: Vec<Norm> = lacking.into_iter().filter(|norm| wanted.has_factor(norm)).collect();
     if !norms.is_empty() {
         before.steps.push(Arc::new(Factors::new(norms)));
     }

@@ -269,45 +269,45 @@ impl<'a> Pass<'a> {
         tally: &(dyn Fn(usize) -> &'t Reports + Sync),
     ) -> Result<Digests, Error> {
         let (moves, mut separate) = Moves::of(self.checkpoint, self.tensors, self.known.is_none());
-        let len = |tensor: &Planned| if matches!(tensor.how, How::Kept) { 0 } else { tensor.spec.byte_len() };
-        let tensors = Streams::new(self.tensors.iter().map(len).collect());
+        let lens = self.tensors.iter().map(|tensor| match tensor.how {
+            How::Kept => 0,
+            _ => tensor.spec.byte_len(),
+        });
+        let tensors = Streams::new(lens.collect());
         let hash = |tensor: usize, at: u64, bytes: &[u8]| {
             tensors.put(tensor, at, bytes);
             self.proving.iter().for_each(|proving| proving.put(tensor, at, bytes));
-        };
-        let put = |tensor: usize, at: u64, bytes: &[u8]| {
-            hash(tensor, at, bytes);
-            sink.put(tensor, at, bytes)
         };
         let threads = if sink.takes_any_order() { io_threads() } else { 1 };
         separate.sort_by_key(|tensor| std::cmp::Reverse(self.tensors[*tensor].spec.byte_len()));
         let next = AtomicUsize::new(0);
         let read_separate = || -> Result<(), Error> {
             while let Some(tensor) = separate.get(next.fetch_add(1, Ordering::Relaxed)).copied() {
-                self.separate(tensor, tally(tensor), sink.takes_any_order(), |at, bytes| put(tensor, at, bytes))?;
+                self.separate(tensor, tally(tensor), sink.takes_any_order(), |at, bytes| {
+                    hash(tensor, at, bytes);
+                    sink.put(tensor, at, bytes)
+                })?;
             }
             Ok(())
-        };
-        let pass = || {
-            if let Some(known) = self.known {
-                return Ok(known.of_source());
-            }
-            self.pass(threads, &|at, bytes| {
-                sink.put_source(at, bytes)?;
-                let runs = sink.runs();
-                moves.piece(at, bytes, tally, &|tensor, at, bytes| {
-                    hash(tensor, at, bytes);
-                    runs.put(tensor, at, bytes)
-                })?;
-                runs.finish()
-            })
         };
         // A second thread, if the system has one, starts with the largest tensor; after the pass both threads share the
         // rest.
         let alone: u64 = separate.iter().map(|tensor| self.tensors[*tensor].spec.byte_len()).sum();
         let beside = (threads > 1 && alone >= WORTH_A_THREAD).then_some(&read_separate);
         let (passed, done) = run_beside(beside, || {
-            let passed = pass().and_then(|passed| read_separate().map(|()| passed));
+            let passed = match self.known {
+                Some(known) => Ok(known.of_source()),
+                None => self.pass(threads, &|at, bytes| {
+                    sink.put_source(at, bytes)?;
+                    let runs = sink.runs();
+                    moves.piece(at, bytes, tally, &|tensor, at, bytes| {
+                        hash(tensor, at, bytes);
+                        runs.put(tensor, at, bytes)
+                    })?;
+                    runs.finish()
+                }),
+            };
+            let passed = passed.and_then(|passed| read_separate().map(|()| passed));
             // The other thread finishes the current tensor and stops.
             next.store(separate.len(), Ordering::Relaxed);
             passed

@@ -168,11 +168,11 @@ impl Recipe {
     /// # Errors
     /// As [`OpenOptions::open`].
     pub fn open(&self) -> Result<Opened, Error> {
-        let open = |source: &Source| {
+        let sources = self.sources.iter().map(|source| {
             let options = source.format.into_iter().fold(OpenOptions::new(), OpenOptions::from);
             options.open(&source.path)
-        };
-        let sources = self.sources.iter().map(open).collect::<Result<_, Error>>()?;
+        });
+        let sources = sources.collect::<Result<_, Error>>()?;
         Ok(Opened { sources, into: self.target.into.as_ref().map(Checkpoint::open).transpose()? })
     }
 

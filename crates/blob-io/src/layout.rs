@@ -216,11 +216,9 @@ impl Layout {
 /// The members' checksums as (offset, bytes), in ascending order of the offsets.
 fn refilled(sums: &[Option<npz::sums::Sum>], crcs: &[u32]) -> Vec<(u64, Vec<u8>)> {
     let each = sums.iter().zip(crcs).filter_map(|(sum, crc)| Some((sum.as_ref()?, crc)));
-    let fields = |(sum, crc): (&npz::sums::Sum, &u32)| {
-        let crc = sum.of(*crc).to_le_bytes();
-        sum.fields.iter().map(|at| (*at, crc.to_vec())).collect::<Vec<_>>()
-    };
-    let mut parts: Vec<(u64, Vec<u8>)> = each.flat_map(fields).collect();
+    let each = each.map(|(sum, crc)| (&sum.fields, sum.of(*crc).to_le_bytes()));
+    let parts = each.flat_map(|(fields, crc)| fields.iter().map(move |at| (*at, crc.to_vec())));
+    let mut parts: Vec<(u64, Vec<u8>)> = parts.collect();
     parts.sort_unstable_by_key(|(at, _)| *at);
     parts
 }

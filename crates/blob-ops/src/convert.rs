@@ -183,13 +183,17 @@ fn elements(from: DType, source: &[u8], to: DType, target: &mut [u8]) {
 pub(crate) fn check_bytes(from: DType, source: &[u8], to: DType, part: Part) -> Result<(), Error> {
     let piece = piece_count(source.len(), source.len() / from.size());
     let (isa, len) = (Isa::detect(), piece * from.size());
-    let first_lost = |index: usize| {
-        let source = &source[index * len..];
-        let found = kernels::first_lost(isa, from, &source[..len.min(source.len())], to);
-        found.map(|(at, value)| (index * piece + at, value))
-    };
     let count = source.len().div_ceil(len);
-    match threads::fold(count, first_lost, Option::or).flatten() {
+    let lost = threads::fold(
+        count,
+        |index: usize| {
+            let source = &source[index * len..];
+            let found = kernels::first_lost(isa, from, &source[..len.min(source.len())], to);
+            found.map(|(at, value)| (index * piece + at, value))
+        },
+        Option::or,
+    );
+    match lost.flatten() {
         None => Ok(()),
         Some((index, value)) => Err(Error::Lost { part, index, value, dtype: to }),
     }

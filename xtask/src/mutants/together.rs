@@ -153,8 +153,8 @@ struct Functions {
 impl Functions {
     /// The innermost body around these bytes, if its function can ask at run time.
     fn innermost(&self, bytes: &Range<usize>) -> Option<Range<usize>> {
-        let holds = |body: &&Range<usize>| body.start < bytes.start && bytes.end < body.end;
-        let body = self.bodies.iter().filter(holds).max_by_key(|body| body.start)?;
+        let around = self.bodies.iter().filter(|body| body.start < bytes.start && bytes.end < body.end);
+        let body = around.max_by_key(|body| body.start)?;
         (!self.constant.contains(body)).then(|| body.clone())
     }
 

@@ -42,11 +42,11 @@ fn with_plain_hash(arguments: Vec<OsString>, package: &str) -> Vec<OsString> {
     known[3] = (!known[3].is_empty()).to_string();
     let hash = Sha256::digest(format!("{package} {}", known.join(" ")));
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-    let plain = |word: OsString| match word.to_str() {
+    let plain = arguments.into_iter().map(|word| match word.to_str() {
         Some(text) if text.starts_with("metadata=") => format!("metadata={hash}").into(),
         _ => word,
-    };
-    arguments.into_iter().map(plain).collect()
+    });
+    plain.collect()
 }
 
 #[cfg(test)]

@@ -18,12 +18,10 @@ pub(super) fn files(named: &[&str]) -> Result<Vec<PathBuf>> {
         return named.iter().map(|name| fs::canonicalize(name).with_context(|| (*name).to_owned())).collect();
     }
     let root = shell::root();
-    let is_tensors = |name: &String| {
-        let other = ["md", "py", "json", "jsonl", "tsv", "txt", "prototxt"];
-        name.starts_with("tests/data/") && !other.iter().any(|end| name.ends_with(&format!(".{end}")))
-    };
-    let mut files: Vec<PathBuf> =
-        shell::files(&root)?.into_iter().filter(is_tensors).step_by(every).map(|name| root.join(name)).collect();
+    let other = [".md", ".py", ".json", ".jsonl", ".tsv", ".txt", ".prototxt"];
+    let goldens = shell::files(&root)?.into_iter().filter(|name| name.starts_with("tests/data/"));
+    let tensors = goldens.filter(|name| !other.iter().any(|end| name.ends_with(end)));
+    let mut files: Vec<PathBuf> = tensors.step_by(every).map(|name| root.join(name)).collect();
     if let Some(real) = std::env::var_os("BLOB_REAL_DATA").filter(|real| every == 1 && !real.is_empty()) {
         let mut more = Vec::new();
         files_below(Path::new(&real), &mut more)?;

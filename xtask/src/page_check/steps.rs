@@ -56,11 +56,11 @@ pub(super) fn npy(file: &Path, descr: &str, shape: &str, values: &[u8]) -> Resul
 
 /// A file of f32 tensors of `bytes` zeros each.
 pub(super) fn safetensors(path: &Path, names: &[String], bytes: u64) -> Result<()> {
-    let place = |(at, name): (u64, &String)| {
+    let places = (0..).zip(names).map(|(at, name): (u64, &String)| {
         let begin = at * bytes;
         (name.clone(), json!({ "dtype": "F32", "shape": [bytes / 4], "data_offsets": [begin, begin + bytes] }))
-    };
-    let mut header = Value::Object((0..).zip(names).map(place).collect()).to_string();
+    });
+    let mut header = Value::Object(places.collect()).to_string();
     header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
     let mut file = std::fs::File::create(path)?;
     file.write_all(&(header.len() as u64).to_le_bytes())?;

@@ -2,13 +2,13 @@
 //! function. Relies on rustfmt's indents to know where a block ends. Does not see a name that is bound again in the
 //! same block.
 
-use super::source::{Source, count_word};
+use super::source::Source;
 use super::{Finding, Tree};
 
-/// Each such closure of the crates' main flow.
+/// Each such closure of the main flow of the crates and of these tasks.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let crates = tree.sources.iter().filter(|source| source.path.starts_with("crates/"));
-    crates.filter(|source| !source.is_test()).flat_map(of_file).collect()
+    let held = tree.sources.iter().filter(|source| ["crates/", "xtask/"].iter().any(|at| source.path.starts_with(at)));
+    held.filter(|source| !source.is_test()).flat_map(of_file).collect()
 }
 
 fn of_file(source: &Source) -> Vec<Finding> {
@@ -19,7 +19,7 @@ fn of_file(source: &Source) -> Vec<Finding> {
         let Some(name) = bound(line, next) else { continue };
         let block = lines[place + 1..].iter().map(|(_, line)| *line);
         let block = block.take_while(|inner| inner.is_empty() || indent(inner) >= indent(line));
-        if block.map(|line| count_word(line, name)).sum::<usize>() == 1 {
+        if block.map(|line| uses(line, name)).sum::<usize>() == 1 {
             let message = format!("the closure `{name}` is used once: write it there, or make it a function");
             found.push(Finding::new(&source.path, *number, message));
         }
@@ -37,6 +37,21 @@ fn bound<'a>(line: &'a str, next: &'a str) -> Option<&'a str> {
     (is_closure && is_name).then_some(name)
 }
 
+/// How often a line uses a variable: a field or a method of that name is another thing, and so is a function's path.
+fn uses(line: &str, name: &str) -> usize {
+    let is_of_word = |c: char| c.is_alphanumeric() || c == '_';
+    let places = line.match_indices(name).filter(|(at, _)| {
+        let (before, after) = (&line[..*at], &line[at + name.len()..]);
+        !before.ends_with(is_of_word) && !after.starts_with(is_of_word) && !is_member(before)
+    });
+    places.count()
+}
+
+/// Whether the next word is a member of the one before: `a.b`, not the end of a range, `a..b`; or `a::b`.
+fn is_member(before: &str) -> bool {
+    before.ends_with("::") || before.ends_with('.') && !before.ends_with("..")
+}
+
 fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
@@ -49,13 +64,14 @@ mod tests {
     fn a_closure_of_one_use_is_found_by_name() {
         let file = "fn f() {\n    let once = |a| a;\n    let twice = |a| a;\n    let late =\n        move |a| a;\n    \
                     let mut changes = || b += 1;\n    once(twice(twice(late(1))));\n    changes();\n}\nfn g() {\n    \
-                    once(2);\n}\n#[cfg(test)]\nmod tests {\n    fn h() {\n        let own = |a| a;\n        own(1);\n    \
+                    once(2);\n}\nfn i() {\n    let len = |a| b.len();\n    self.len(c::len).map(len);\n}\n#[cfg(test)]\nmod tests {\n    fn h() {\n        let own = |a| a;\n        own(1);\n    \
                     }\n}\n";
         let lines = |path: &str| -> Vec<usize> {
             let tree = Tree::from_texts([(path.to_owned(), file.to_owned())]);
             check(&tree).iter().map(|finding| finding.line).collect()
         };
-        assert_eq!(lines("crates/a/src/b.rs"), [2, 4, 6]);
+        assert_eq!(lines("crates/a/src/b.rs"), [2, 4, 6, 14]);
+        assert_eq!(lines("xtask/src/b.rs"), [2, 4, 6, 14]);
         assert!(lines("crates/a/tests/b.rs").is_empty());
     }
 }

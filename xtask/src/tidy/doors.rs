@@ -35,8 +35,8 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     for source in tree.sources.iter().filter(|source| !source.is_test()) {
         let mut push = |line, message| findings.push(Finding::new(&source.path, line, message));
         let is_root = source.path.ends_with("/src/lib.rs") || source.path.ends_with("/src/main.rs");
-        let is_lint = |line: &String| ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"].contains(&line.as_str());
-        if is_root && !source.code.iter().any(is_lint) {
+        let lints = ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"];
+        if is_root && !source.code.iter().any(|line| lints.contains(&line.as_str())) {
             push(1, "the crate has neither `#![forbid(unsafe_code)]` nor `#![deny(unsafe_code)]`");
         }
         for (index, _) in source.code.iter().enumerate().filter(|(_, line)| has_word(line, "unsafe")) {

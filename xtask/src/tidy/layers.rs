@@ -51,12 +51,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 push(format!("may not depend on {on}; it may on {below:?}, and {CUDA:?} on cudarc as an option"));
             }
         }
-        let has_cuda = |feature: &Value| feature.as_str().is_some_and(|feature| feature.contains("cuda"));
-        if CUDA.contains(&name) && list(&package["features"]["default"]).iter().any(has_cuda) {
+        let mut defaults = list(&package["features"]["default"]).iter().filter_map(Value::as_str);
+        if CUDA.contains(&name) && defaults.any(|feature| feature.contains("cuda")) {
             push("cudarc in the default build".to_string());
         }
-        let is_script = |target: &Value| list(&target["kind"]).iter().any(|kind| kind == "custom-build");
-        if name != NAMES_ITSELF && list(&package["targets"]).iter().any(is_script) {
+        let mut kinds = list(&package["targets"]).iter().flat_map(|target| list(&target["kind"]));
+        if name != NAMES_ITSELF && kinds.any(|kind| kind == "custom-build") {
             push("has a build script".to_string());
         }
     }

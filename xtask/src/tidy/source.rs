@@ -46,9 +46,10 @@ impl Tree {
     /// A tree of these files.
     pub(super) fn from_texts(texts: impl IntoIterator<Item = (String, String)>) -> Tree {
         let texts: Vec<(String, String)> = texts.into_iter().collect();
-        let is_ours = |path: &str| path.ends_with(".rs") && CODE.iter().any(|folder| path.starts_with(folder));
-        let sources = texts.iter().filter(|(path, _)| is_ours(path)).map(|(path, text)| Source::new(path, text));
-        Tree { sources: sources.collect(), packages: Vec::new(), texts }
+        let rust = texts.iter().filter(|(path, _)| path.ends_with(".rs"));
+        let ours = rust.filter(|(path, _)| CODE.iter().any(|folder| path.starts_with(folder)));
+        let sources = ours.map(|(path, text)| Source::new(path, text)).collect();
+        Tree { sources, packages: Vec::new(), texts }
     }
 
     /// The text of one file.
@@ -140,11 +141,6 @@ pub(super) fn next_item(lines: &[String]) -> Option<&str> {
         }
     }
     None
-}
-
-/// How often a word stands in a line.
-pub(super) fn count_word(line: &str, word: &str) -> usize {
-    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|each| *each == word).count()
 }
 
 /// Whether the word stands in the line, not as a part of a longer one.

@@ -1,7 +1,7 @@
 //! Rules about the lines of one file: head (2, 7), size (8), margin, second names (11), switched-off tests
 //! (23), paths of one machine. The sizes of functions and stub macros are clippy's.
 
-use super::source::{Source, has_word};
+use super::source::has_word;
 use super::{Finding, Tree};
 
 const HEAD_LINES: usize = 10;
@@ -19,57 +19,59 @@ const EXCEPTED: &[&str] = &[
 
 /// Every file opens with a head of 1 to 10 lines.
 pub(super) fn head(tree: &Tree) -> Vec<Finding> {
-    let finding = |source: &Source| {
-        let lines = head_lines(&source.text).len();
+    let lengths = tree.sources.iter().map(|source| (source, head_lines(&source.text).len()));
+    let findings = lengths.filter(|(_, lines)| !(1..=HEAD_LINES).contains(lines)).map(|(source, lines)| {
         let message =
             format!("opens with {lines} lines of `//!`, not 1 to {HEAD_LINES}: what it is and what it leaves out");
-        (lines == 0 || lines > HEAD_LINES).then(|| Finding::new(&source.path, lines.max(1), message))
-    };
-    tree.sources.iter().filter_map(finding).collect()
+        Finding::new(&source.path, lines.max(1), message)
+    });
+    findings.collect()
 }
 
 /// A library's head names the things that the crate does not know.
 pub(super) fn not_know(tree: &Tree) -> Vec<Finding> {
     let message = "the first ten lines say nothing of what the crate does not know (\"does not know …\")";
-    let knows_all = |source: &&Source| {
+    let libraries = tree.sources.iter().filter(|source| source.path.ends_with("/src/lib.rs"));
+    let know_all = libraries.filter(|source| {
         let first: Vec<&str> = source.text.lines().take(HEAD_LINES).collect();
         // Stars are emphasis, and a sentence may go over the end of a line.
         let head = head_lines(&first.join("\n")).join(" ").replace('*', "");
         !head.split_whitespace().collect::<Vec<_>>().join(" ").contains("not know")
-    };
-    let libraries = tree.sources.iter().filter(|source| source.path.ends_with("/src/lib.rs"));
-    libraries.filter(knows_all).map(|source| Finding::new(&source.path, 1, message)).collect()
+    });
+    know_all.map(|source| Finding::new(&source.path, 1, message)).collect()
 }
 
 /// The `//!` lines from the first line on, without slashes. The head ends at the first heading, code block or
 /// table: an example, a state table or a recorded measurement that follows is documentation, and has no limit.
 fn head_lines(text: &str) -> Vec<&str> {
     let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
-    let is_text = |line: &&str| !["#", "```", "|"].iter().any(|mark| line.starts_with(mark));
-    let mut head: Vec<&str> = lines.take_while(is_text).collect();
+    let text = lines.take_while(|line| !["#", "```", "|"].iter().any(|mark| line.starts_with(mark)));
+    let mut head: Vec<&str> = text.collect();
     head.truncate(head.iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1));
     head
 }
 
 /// No file is too long; test modules are not counted.
 pub(super) fn size(tree: &Tree) -> Vec<Finding> {
-    let finding = |source: &Source| {
-        let lines = source.main_flow().count();
+    let bounded = tree.sources.iter().filter(|source| !source.is_one_of(EXCEPTED));
+    let long = bounded.map(|source| (source, source.main_flow().count())).filter(|(_, lines)| *lines > FILE_LINES);
+    let findings = long.map(|(source, lines)| {
         let message = format!("{lines} lines without tests; {FILE_LINES} are allowed");
-        (lines > FILE_LINES).then(|| Finding::new(&source.path, FILE_LINES + 1, message))
-    };
-    tree.sources.iter().filter(|source| !source.is_one_of(EXCEPTED)).filter_map(finding).collect()
+        Finding::new(&source.path, FILE_LINES + 1, message)
+    });
+    findings.collect()
 }
 
 /// Comments end at the margin of the code, which is rustfmt's; a row of a table may be longer.
 pub(super) fn margin(tree: &Tree) -> Vec<Finding> {
-    let is_comment = |line: &str| line.starts_with("//") && !line.trim_start_matches(['/', '!', ' ']).starts_with('|');
-    let is_over = |line: &str| is_comment(line.trim_start()) && line.chars().count() > MARGIN;
-    let over = |source: &Source| -> Vec<Finding> {
-        let lines = (1..).zip(source.text.lines()).filter(|(_, line)| is_over(line));
-        lines.map(|(at, _)| Finding::new(&source.path, at, format!("a comment beyond column {MARGIN}"))).collect()
-    };
-    tree.sources.iter().filter(|source| !source.is_one_of(EXCEPTED)).flat_map(over).collect()
+    let bounded = tree.sources.iter().filter(|source| !source.is_one_of(EXCEPTED));
+    let lines = bounded.flat_map(|source| (1..).zip(source.text.lines()).map(|(at, line)| (&source.path, at, line)));
+    let comments = lines.filter(|(_, _, line)| {
+        let line = line.trim_start();
+        line.starts_with("//") && !line.trim_start_matches(['/', '!', ' ']).starts_with('|')
+    });
+    let over = comments.filter(|(_, _, line)| line.chars().count() > MARGIN);
+    over.map(|(path, at, _)| Finding::new(path, at, format!("a comment beyond column {MARGIN}"))).collect()
 }
 
 /// No glob re-exports, no type aliases beyond a module, no prelude.
@@ -80,9 +82,10 @@ pub(super) fn names(tree: &Tree) -> Vec<Finding> {
             let kind = line.trim_start().split(' ').find(|word| !word.starts_with("pub") && !word.ends_with(')'));
             // An import may go over several lines.
             let end = source.code[index..].iter().position(|line| line.ends_with(';')).unwrap_or(0);
-            let has_glob = || source.code[index..=index + end].iter().any(|line| line.contains("::*"));
             let message = match kind {
-                Some("use") if has_glob() => "a glob re-export; name what is exported",
+                Some("use") if source.code[index..=index + end].iter().any(|line| line.contains("::*")) => {
+                    "a glob re-export; name what is exported"
+                }
                 Some("type") => "a second name for a type",
                 _ if line.contains("mod prelude") => "a prelude is a second place for its names",
                 _ => continue,

@@ -97,11 +97,11 @@ impl Marks {
 
     /// The mark of a recipe of one source.
     pub(super) fn of(&self, recipe: &Recipe) -> Result<Mark, Error> {
-        let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut target = recipe.target.clone();
         // The form of an output depends on the ending of its name: `.caffemodel.h5` is Caffe's form of HDF5.
         let path = target.path.take().unwrap_or_default();
-        let ending = name(&path).split_once('.').map(|(_, ending)| ending.to_owned());
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let ending = name.split_once('.').map(|(_, ending)| ending.to_owned());
         target.format = target.format.or_else(|| only_format(&path));
         target.if_exists = IfExists::Refuse;
         let into = target.into.take();

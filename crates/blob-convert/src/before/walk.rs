@@ -160,8 +160,8 @@ impl<'a> Walk<'a> {
         match known.undone() {
             Undone::AsItWas => {}
             Undone::Renamed(names) => {
-                let is_renamed = |(now, then): (&str, &Cow<'_, str>)| now != then;
-                self.is_renamed |= names.is_torch() && self.checkpoint.names().zip(&self.names).any(is_renamed);
+                let mut both = self.checkpoint.names().zip(&self.names);
+                self.is_renamed |= names.is_torch() && both.any(|(now, then)| now != then);
                 if let Some(clash) = self.rename(names) {
                     self.end.get_or_insert(clash);
                 }

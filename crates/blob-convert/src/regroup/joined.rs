@@ -359,11 +359,11 @@ impl Details for New<'_, '_> {
         } else {
             Message::named(self.to, names, self.metadata)
         };
-        let entry = |tensor: usize| {
+        let message = message?.with_types(|tensor| {
             let source = self.union.source_of(tensor);
-            &source.entries()[self.union.tensors[tensor].entry]
-        };
-        Ok((message?.with_types(|tensor| entry(tensor).layer_type()), BlobForm::default()))
+            source.entries()[self.union.tensors[tensor].entry].layer_type()
+        });
+        Ok((message, BlobForm::default()))
     }
 
     fn list(&self, _: &[TensorSpec]) -> Result<List, Error> {

@@ -220,9 +220,9 @@ pub fn computed(
     inputs: &[(TensorSpec, Vec<u8>)],
 ) -> Result<(Vec<u8>, Vec<Found>), Error> {
     let tally = Reports::default();
-    let open = |input: usize| -> Result<Box<dyn Stream + '_>, Error> { Ok(ready(inputs[input].1.clone())) };
     let specs = inputs.iter().map(|(spec, _)| spec).collect();
-    let inputs = Inputs::new(("", &made.name), made, (specs, Box::new(open)), u64::MAX, &tally);
+    let open: Open<'_> = Box::new(|input| Ok(ready(inputs[input].1.clone())));
+    let inputs = Inputs::new(("", &made.name), made, (specs, open), u64::MAX, &tally);
     let mut values = vec![0; made.byte_len() as usize];
     let len = compute.open(inputs)?.pull(&mut values)?;
     values.truncate(len);

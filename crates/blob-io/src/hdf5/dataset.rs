@@ -123,12 +123,9 @@ fn payload(
     (count, width): (u64, u64),
     limits: &Limits,
 ) -> Result<Payload, ReadError> {
-    let unsupported = |found: &'static str| {
-        let what = FaultKind::unsupported("values that lie within the file", found);
-        Err(ReadError::fault(header.at, what))
-    };
     if header.is_external {
-        return unsupported("values in another file");
+        let what = FaultKind::unsupported("values that lie within the file", "values in another file");
+        return Err(ReadError::fault(header.at, what));
     }
     if count == 0 {
         return Ok(Payload::Runs(Runs::None));

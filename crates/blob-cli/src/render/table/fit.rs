@@ -34,11 +34,11 @@ pub(super) fn fit(columns: &[Asked], most: usize, distinct: &mut dyn FnMut(usize
         }
     }
     let spare = most.saturating_sub(total_with(columns, &shown, text, room));
-    let width = |(column, shown): (&Asked, &bool)| {
+    let widths = columns.iter().zip(&shown).map(|(column, shown)| {
         let spare = if column.kind == Kind::Text { spare } else { 0 };
         shown.then(|| column.width.min(column.least(text, room).saturating_add(spare)))
-    };
-    columns.iter().zip(&shown).map(width).collect()
+    });
+    widths.collect()
 }
 
 /// The columns that are left where texts are wrapped to `text`, before any name is cut.
