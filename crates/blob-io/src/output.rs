@@ -8,15 +8,11 @@ mod both;
 mod complete;
 mod dir;
 mod disk;
-#[cfg(test)]
-mod failures;
 mod kept;
 mod nameless;
 mod pair;
 mod set;
 mod sibling;
-#[cfg(test)]
-mod sinks;
 mod survey;
 
 use std::fs::{self, File};
@@ -363,6 +359,9 @@ fn parent(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    mod failures;
+    mod sinks;
+
     use super::nameless::ways::{self, Way};
     use super::*;
 

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use super::disk;
-use super::disk::failing::{Fails, with};
-use super::nameless::ways::{self, Way};
-use super::{Complete, IfExists, Output, OutputDir};
 use crate::error::Error;
 use crate::folder::listing::FOLDER_LIST;
+use crate::output::disk;
+use crate::output::disk::failing::{Fails, with};
+use crate::output::nameless::ways::{self, Way};
+use crate::output::{Complete, IfExists, Output, OutputDir};
 
 /// A way to write `text` below a folder, and to read what a user finds there.
 struct Case {
@@ -33,12 +33,12 @@ const CASES: [Case; 7] = [
 const ALL: [&str; 3] = ["1", "2", "3"];
 
 fn all(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
-    let complete = |name: &&str| {
+    let complete = ALL.iter().map(|name| {
         let mut output = Output::create(home.join(name), if_exists)?;
         output.write_all(text.as_bytes())?;
         output.complete()
-    };
-    Complete::publish_all(ALL.iter().map(complete).collect::<Result<_, Error>>()?)
+    });
+    Complete::publish_all(complete.collect::<Result<_, Error>>()?)
 }
 
 fn file(home: &Path, if_exists: IfExists, text: &str) -> Result<(), Error> {
