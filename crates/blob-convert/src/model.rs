@@ -223,18 +223,7 @@ fn narrow(model: &mut Model, dtype: DType) {
         }
     }
     let read = model.initializers.iter().filter_map(|own| widened.get_key_value(own.name()));
-    let casts: Vec<Node> = read.map(|(name, wide)| cast(name, wide)).collect();
+    let casts: Vec<Node> =
+        read.map(|(name, wide)| Node::new("Cast", &[name], wide).with("to", Attribute::Int(FLOAT))).collect();
     model.nodes.splice(..0, casts);
-}
-
-/// The node that makes f32 of an initializer.
-fn cast(name: &str, wide: &str) -> Node {
-    Node {
-        name: wide.to_owned(),
-        op_type: "Cast".to_owned(),
-        domain: String::new(),
-        inputs: vec![name.to_owned()],
-        outputs: vec![wide.to_owned()],
-        attributes: vec![("to".to_owned(), Attribute::Int(FLOAT))],
-    }
 }

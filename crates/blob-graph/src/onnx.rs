@@ -36,7 +36,7 @@ pub fn to_onnx(graph: &Graph, target: &Target) -> Result<(Model, Vec<Need>), Uns
         let name = &graph.values()[*place].name;
         let first = open.get(&operand.name).copied();
         if operand.name != *name {
-            body.nodes.push(identity(&operand.name, name));
+            body.nodes.push(Node::new("Identity", &[&operand.name], name));
         }
         outputs.push(value(&Operand { name: name.clone(), ..operand.clone() }, first));
     }
@@ -158,15 +158,4 @@ fn value(operand: &Operand, first: Option<First>) -> Value {
         (extent, None) => Dim::Size(*extent),
     });
     Value { name: operand.name.clone(), dtype: operand.dtype, shape: shape.collect() }
-}
-
-fn identity(from: &str, to: &str) -> Node {
-    Node {
-        name: to.to_owned(),
-        op_type: "Identity".to_owned(),
-        domain: String::new(),
-        inputs: vec![from.to_owned()],
-        outputs: vec![to.to_owned()],
-        attributes: Vec::new(),
-    }
 }

@@ -88,14 +88,6 @@ mod tests {
             dtype: DType::F32,
             shape: vec![Dim::Size(1), Dim::Size(extent)],
         };
-        let node = Node {
-            name: "y".to_owned(),
-            op_type: "MatMul".to_owned(),
-            domain: String::new(),
-            inputs: vec!["x".to_owned(), "w".to_owned()],
-            outputs: vec!["y".to_owned()],
-            attributes: Vec::new(),
-        };
         Model {
             ir_version: 8,
             opset: 17,
@@ -103,7 +95,7 @@ mod tests {
             inputs: vec![value("x", 3)],
             outputs: vec![value("y", 100)],
             values: Vec::new(),
-            nodes: vec![node],
+            nodes: vec![Node::new("MatMul", &["x", "w"], "y")],
             initializers: vec![Initializer::Stored { name: "w".to_owned(), dtype: DType::F32, shape: shape.clone() }],
             metadata: Vec::new(),
             outside: None,

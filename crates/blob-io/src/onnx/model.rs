@@ -60,6 +60,28 @@ pub struct Node {
     pub attributes: Vec<(String, Attribute)>,
 }
 
+impl Node {
+    /// A node of ONNX's own set that writes one value, whose name the node has too.
+    #[must_use]
+    pub fn new(op_type: &str, inputs: &[&str], output: &str) -> Self {
+        Self {
+            name: output.to_owned(),
+            op_type: op_type.to_owned(),
+            domain: String::new(),
+            inputs: inputs.iter().map(|input| (*input).to_owned()).collect(),
+            outputs: vec![output.to_owned()],
+            attributes: Vec::new(),
+        }
+    }
+
+    /// Adds an attribute.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: Attribute) -> Self {
+        self.attributes.push((name.to_owned(), value));
+        self
+    }
+}
+
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {

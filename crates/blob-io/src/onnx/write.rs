@@ -274,14 +274,6 @@ mod tests {
             dtype: DType::F32,
             shape: vec![Dim::Name("batch".to_owned()), Dim::Size(2)],
         };
-        let node = |op: &str, inputs: [&str; 2], output: &str| Node {
-            name: output.to_owned(),
-            op_type: op.to_owned(),
-            domain: String::new(),
-            inputs: inputs.map(str::to_owned).to_vec(),
-            outputs: vec![output.to_owned()],
-            attributes: Vec::new(),
-        };
         let bytes = [1.0_f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
         Model {
             ir_version: 8,
@@ -290,7 +282,7 @@ mod tests {
             inputs: vec![value("x")],
             outputs: vec![value("y")],
             values: vec![value("z")],
-            nodes: vec![node("Mul", ["x", "w"], "z"), node("Add", ["z", "b"], "y")],
+            nodes: vec![Node::new("Mul", &["x", "w"], "z"), Node::new("Add", &["z", "b"], "y")],
             initializers: vec![
                 Initializer::Stored { name: "w".to_owned(), dtype: DType::F32, shape: shape.clone() },
                 Initializer::Constant { name: "b".to_owned(), dtype: DType::F32, shape, bytes },
