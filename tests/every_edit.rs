@@ -14,17 +14,8 @@ use crate::support::{Folder, blob, data, open, report};
 /// The fields that are there only where there is something to say, so that their absence says nothing; and those about
 /// how the source is stored, which the source alone tells.
 const OPTIONAL: &[&str] = &[
-    "/recipe",
-    "/part",
-    "/select",
-    "/told_by",
-    "/salvaged",
-    "/transforms",
-    "/source/sha256",
-    "/source/compression",
-    "/source/member",
-    "/source/unpacked_bytes",
-    "/source/unpacked_blake3",
+    "/recipe", "/part", "/select", "/told_by", "/salvaged", "/transforms", "/source/sha256", "/source/compression",
+    "/source/member", "/source/unpacked_bytes", "/source/unpacked_blake3",
 ];
 
 /// The fields of an earlier source that may be absent.

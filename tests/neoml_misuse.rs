@@ -30,14 +30,7 @@ const GUARD: &str = "a guard is given back by dropping it, once, and cannot be u
 
 /// The subjects of this table; rows of others are about merging, transposing, arithmetic, creation and files.
 const SUBJECTS: [&str; 9] = [
-    "copy_from",
-    "copy_to",
-    "get_data",
-    "dim_size",
-    "get_buffer",
-    "CDnnBlobBuffer",
-    "window",
-    "reinterpret",
+    "copy_from", "copy_to", "get_data", "dim_size", "get_buffer", "CDnnBlobBuffer", "window", "reinterpret",
     "moved-from blob",
 ];
 

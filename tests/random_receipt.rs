@@ -45,18 +45,8 @@ fn settings(random: &mut Random) -> Value {
 /// The layers of `fold` alone, or of `bn` alone, as the step needs them.
 fn step(random: &mut Random) -> Value {
     const STEPS: [&str; 12] = [
-        "strip-diff",
-        "squeeze-legacy",
-        "fold",
-        "bn",
-        "fix-gamma",
-        "torch-layout",
-        "rgb",
-        "fc-from",
-        "permute",
-        "layout",
-        "dtype",
-        "names",
+        "strip-diff", "squeeze-legacy", "fold", "bn", "fix-gamma", "torch-layout", "rgb", "fc-from", "permute",
+        "layout", "dtype", "names",
     ];
     let name = *random.one(&STEPS);
     let mut settings = settings(random);

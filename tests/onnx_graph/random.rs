@@ -23,26 +23,9 @@ const TRIES: usize = 1 << 14;
 
 /// Parameters that are true or false.
 const FLAGS: [&str; 21] = [
-    "bias_term",
-    "transpose",
-    "channel_shared",
-    "across_spatial",
-    "across_channels",
-    "normalize_variance",
-    "global_pooling",
-    "ceil_mode",
-    "use_global_stats",
-    "frozen",
-    "scale_train",
-    "out_max_val",
-    "flip",
-    "clip",
-    "share_location",
-    "variance_encoded_in_target",
-    "visualize",
-    "pad_out_h",
-    "pad_out_w",
-    "expose_hidden",
+    "bias_term", "transpose", "channel_shared", "across_spatial", "across_channels", "normalize_variance",
+    "global_pooling", "ceil_mode", "use_global_stats", "frozen", "scale_train", "out_max_val", "flip", "clip",
+    "share_location", "variance_encoded_in_target", "visualize", "pad_out_h", "pad_out_w", "expose_hidden",
     "debug_info",
 ];
 

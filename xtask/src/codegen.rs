@@ -24,16 +24,8 @@ const ONNX_NUMBERS: &str = "crates/blob-io/src/onnx/numbers.rs";
 
 /// The messages that hold tensors or lead to them. They stand first in the proto.
 const STRUCTS: &[&str] = &[
-    "BlobShape",
-    "BlobProto",
-    "NvBlobProto",
-    "BlobProtoVector",
-    "Datum",
-    "SolverState",
-    "NetParameter",
-    "LayerParameter",
-    "V1LayerParameter",
-    "V0LayerParameter",
+    "BlobShape", "BlobProto", "NvBlobProto", "BlobProtoVector", "Datum", "SolverState", "NetParameter",
+    "LayerParameter", "V1LayerParameter", "V0LayerParameter",
 ];
 
 /// The fields of nets and layers that the structs have. They stand first in their messages.

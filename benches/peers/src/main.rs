@@ -133,10 +133,7 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), 2 * (7 * 2 + 10) + 2 + 3 + 5 + 2 * 13);
         for name in [
-            "merge A d=0 parts=4",
-            "split B d=6 parts=4",
-            "transpose A (5, 6)",
-            "transpose 128x128, 64 KiB",
+            "merge A d=0 parts=4", "split B d=6 parts=4", "transpose A (5, 6)", "transpose 128x128, 64 KiB",
             "fill, 4096 KiB",
         ] {
             assert!(names.contains(&name), "{name}");

@@ -298,17 +298,8 @@ mod tests {
     #[test]
     fn files_are_left_to_the_shell() {
         for line in [
-            "blob ls ",
-            "blob ls len",
-            "blob verify a b",
-            "blob show ",
-            "blob convert a -o ",
-            "blob merge a b",
-            "blob verify a --against x",
-            "blob len",
-            "blob --json a.params ",
-            "blob --from params ls ",
-            "blob ls -- -",
+            "blob ls ", "blob ls len", "blob verify a b", "blob show ", "blob convert a -o ", "blob merge a b",
+            "blob verify a --against x", "blob len", "blob --json a.params ", "blob --from params ls ", "blob ls -- -",
         ] {
             assert_eq!(offered(line), ("files", Vec::new()), "{line}");
         }

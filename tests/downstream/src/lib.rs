@@ -230,6 +230,10 @@ unsafe impl Queue for RamQueue {
     }
 
     fn synchronize(&self) -> Result<(), Error> {
-        if self.lost.load(Ordering::SeqCst) { Err(Error::device(self.device.id(), "synchronise", "work was lost that this queue waits for")) } else { Ok(()) }
+        if self.lost.load(Ordering::SeqCst) {
+            Err(Error::device(self.device.id(), "synchronise", "work was lost that this queue waits for"))
+        } else {
+            Ok(())
+        }
     }
 }

@@ -30,7 +30,8 @@ fn fold_and_names_of_pytorch_are_one_conversion() {
     let written = Checkpoint::open(&path).unwrap();
     let mut names: Vec<&str> = written.names().collect();
     names.sort_unstable();
-    let modules = ["conv1", "res_branch2a", "res_branch2b"].map(|module| [format!("{module}.bias"), format!("{module}.weight")]);
+    let modules =
+        ["conv1", "res_branch2a", "res_branch2b"].map(|module| [format!("{module}.bias"), format!("{module}.weight")]);
     assert_eq!(names, modules.concat());
     let compared = against(&written, &files.sources[0], &Silent, &mut |_| {}).unwrap();
     assert_eq!((compared.equal, compared.redone), (6, 3));
@@ -114,7 +115,10 @@ fn the_receipt_of_a_step_of_ones_own_verifies() {
     // Without the registry nobody knows the step, and a second time is refused.
     let mut found = Vec::new();
     against(&twice, &source, &Silent, &mut |remark| found.push(remark)).unwrap();
-    assert!(matches!(&found[..], [Remark::Finding(finding)] if finding.message.contains("\"scale\" of the receipt is not known")), "{found:?}");
+    assert!(
+        matches!(&found[..], [Remark::Finding(finding)] if finding.message.contains("\"scale\" of the receipt is not known")),
+        "{found:?}"
+    );
     let again = Recipe::new("", folder.path().join("again.npz")).step(Scale(3.0));
     let refused = again.plan_of(&[&twice], None, &registry).unwrap_err().to_string();
     assert!(refused.contains("its receipt says that it was scaled by 2"), "{refused}");

@@ -163,17 +163,7 @@ mod tests {
             assert_eq!(sed.applied(old, new.len() - 1), None, "{script}");
         }
         for wrong in [
-            "",
-            "s",
-            "s/a/b",
-            "s/a",
-            "y/a/b/",
-            "s/a/b/x",
-            "s/(/b/",
-            r"s/a/\1/",
-            r"s/a/\n/",
-            "saabaa",
-            "s/a/b/c/d",
+            "", "s", "s/a/b", "s/a", "y/a/b/", "s/a/b/x", "s/(/b/", r"s/a/\1/", r"s/a/\n/", "saabaa", "s/a/b/c/d",
             "s/a/b\\",
         ] {
             assert!(sed(wrong).is_err(), "{wrong}");

@@ -18,19 +18,7 @@ const BINS: usize = 24;
 const SIZE: (usize, usize) = (96, 22);
 
 const COLUMNS: [&str; 14] = [
-    "##",
-    "name",
-    "layer",
-    "dtype",
-    "shape",
-    "#bytes",
-    "#min",
-    "#max",
-    "#mean",
-    "#std",
-    "#zero",
-    "#NaN",
-    "#Inf",
+    "##", "name", "layer", "dtype", "shape", "#bytes", "#min", "#max", "#mean", "#std", "#zero", "#NaN", "#Inf",
     "histogram",
 ];
 

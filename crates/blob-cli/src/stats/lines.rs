@@ -15,20 +15,7 @@ use crate::output::{Out, ascii_shape};
 
 /// The columns, which the help of `stats` explains; they stay stable.
 static COLUMNS: [&str; 15] = [
-    "name",
-    "dtype",
-    "shape",
-    "channel",
-    "count",
-    "min",
-    "max",
-    "mean",
-    "std",
-    "l1",
-    "l2",
-    "zeros",
-    "nan",
-    "inf",
+    "name", "dtype", "shape", "channel", "count", "min", "max", "mean", "std", "l1", "l2", "zeros", "nan", "inf",
     "histogram",
 ];
 

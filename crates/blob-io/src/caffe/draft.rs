@@ -335,21 +335,9 @@ fn roles(kind: LayerKind, bottoms: usize, has_static: bool) -> &'static [Role] {
 /// The messages in a layer that decide the layer's kind and tensors. A fork's message of another kind under such a
 /// number is a fault; others are left out.
 pub(super) const UNDERSTOOD: &[&str] = &[
-    "layer",
-    "param",
-    "include",
-    "exclude",
-    "concat_param",
-    "convolution_param",
-    "pooling_param",
-    "inner_product_param",
-    "embed_param",
-    "batch_norm_param",
-    "bias_param",
-    "scale_param",
-    "input_param",
-    "recurrent_param",
-    INPUT_SHAPE,
+    "layer", "param", "include", "exclude", "concat_param", "convolution_param", "pooling_param",
+    "inner_product_param", "embed_param", "batch_norm_param", "bias_param", "scale_param", "input_param",
+    "recurrent_param", INPUT_SHAPE,
 ];
 
 /// The messages that have a window's numbers: in V0 and V1 the layer itself has the numbers.

@@ -352,29 +352,9 @@ mod tests {
     /// A row_sparse array of 3 × 2 with row 1 stored.
     fn rows() -> Vec<u8> {
         words(&[
-            0xF993_FAC9,
-            1,
-            2,
-            1,
-            0,
-            2,
-            0,
-            2,
-            3,
-            0,
-            2,
-            0,
-            1,
-            0,
-            0, // up to the type flag
-            6,
-            1,
-            1,
-            0, // the indices' type and shape
-            0x3F80_0000,
-            0x4000_0000,
-            1,
-            0,
+            0xF993_FAC9, 1, 2, 1, 0, 2, 0, 2, 3, 0, 2, 0, 1, 0, 0, // up to the type flag
+            6, 1, 1, 0, // the indices' type and shape
+            0x3F80_0000, 0x4000_0000, 1, 0,
         ])
     }
 

@@ -110,23 +110,10 @@ fn describe_text(head: &[u8], len: u64) -> Option<ReadError> {
 /// GitHub.
 fn refused_download(lower: &[u8], len: u64, has: impl Fn(&[u8]) -> bool) -> Option<String> {
     const ANSWERS: [&[u8]; 17] = [
-        b"entry not found",
-        b"repository not found",
-        b"file not found",
-        b"not found",
-        b"404: not found",
-        b"404 not found",
-        b"403 forbidden",
-        b"access denied",
-        b"access to model",
-        b"invalid username or password",
-        b"rate limit",
-        b"too many requests",
-        b"429 too many requests",
-        b"unauthorized",
-        b"bad gateway",
-        b"service unavailable",
-        b"internal server error",
+        b"entry not found", b"repository not found", b"file not found", b"not found", b"404: not found",
+        b"404 not found", b"403 forbidden", b"access denied", b"access to model", b"invalid username or password",
+        b"rate limit", b"too many requests", b"429 too many requests", b"unauthorized", b"bad gateway",
+        b"service unavailable", b"internal server error",
     ];
     const KEYS: [&[u8]; 3] = [b"{\"error", b"{\"message\":", b"{\"detail\":"];
     let dense: Vec<u8> = lower.iter().copied().take(64).filter(|byte| !byte.is_ascii_whitespace()).collect();
