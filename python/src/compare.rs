@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use blob_convert::diff::{Change, Distance, Row, Tally, Tolerance, diff as compare};
+use blob_convert::diff::{Comparison, Distance, Row, Tally, Tolerance, diff as compare};
 use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::recipe::NetFile;
 use blob_convert::transform::ignored;
@@ -152,14 +152,14 @@ pub(crate) fn diff<'py>(
 
 fn row_of<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyAny>> {
     let (change, distance, reason): (&str, Option<&Distance>, Option<&str>) = match &row.change {
-        Change::Equal(distance) => ("equal", Some(distance), None),
-        Change::Renamed => ("renamed", None, None),
-        Change::Removed => ("removed", None, None),
-        Change::Added => ("added", None, None),
-        Change::Values(distance) => ("values", Some(distance), None),
-        Change::DType(distance) => ("dtype", Some(distance), None),
-        Change::Shape => ("shape", None, None),
-        Change::Unread(why) => ("unread", None, Some(why)),
+        Comparison::Equal(distance) => ("equal", Some(distance), None),
+        Comparison::Renamed => ("renamed", None, None),
+        Comparison::Removed => ("removed", None, None),
+        Comparison::Added => ("added", None, None),
+        Comparison::Values(distance) => ("values", Some(distance), None),
+        Comparison::DType(distance) => ("dtype", Some(distance), None),
+        Comparison::Shape => ("shape", None, None),
+        Comparison::Unread(why) => ("unread", None, Some(why)),
     };
     let name = |tensor: &Option<blob_convert::diff::Tensor>| tensor.as_ref().map(|tensor| tensor.name.clone());
     let numbers = distance.map(|d| (d.elements, d.changed, d.max_abs, d.max_rel, d.rms()));

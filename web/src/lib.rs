@@ -12,7 +12,7 @@ mod tensor;
 mod verdict;
 
 use blob_convert::Selection;
-use blob_convert::diff::{Change, Tally, Tolerance, diff};
+use blob_convert::diff::{Comparison, Tally, Tolerance, diff};
 use blob_convert::report::difference::Difference;
 use blob_convert::report::facts::Facts;
 use blob_convert::report::json::{self, Line, Ordered};
@@ -168,7 +168,7 @@ fn difference(ours: &Checkpoint, theirs: &Checkpoint) -> Result<Vec<u8>, Error> 
     let mut line = Line::begin(&mut text, &said).map_err(failed)?;
     let (watch, notes) = (Told::default(), &mut said.notes);
     let done = diff(ours, theirs, Tolerance::NONE, &watch, &mut |note| notes.push(note), &mut |row| match row.change {
-        Change::Equal(_) => Ok(()),
+        Comparison::Equal(_) => Ok(()),
         _ => line.push(&mut text, &Ordered(&row)).map_err(failed),
     });
     match done {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use blob_convert::Silent;
 use blob_convert::report::elements::{Elements, Value};
 use blob_convert::report::json::Ordered;
-use blob_convert::report::slice::{Row, View};
+use blob_convert::report::slice::{TensorRow, View};
 use blob_convert::report::stats::Measurement;
 use blob_convert::stats::{Measured, Measuring, measure, measure_channels};
 use blob_io::{Checkpoint, Entry, Error};
@@ -129,7 +129,7 @@ pub(crate) fn numbers(checkpoint: &Checkpoint, place: usize, most: usize) -> Res
     Ok(bytes.chunks_exact(dtype.size()).map(number).collect())
 }
 
-fn fetched(elements: &mut Elements<'_>, rows: impl Iterator<Item = Row>) -> Result<Vec<u8>, Error> {
+fn fetched(elements: &mut Elements<'_>, rows: impl Iterator<Item = TensorRow>) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     for row in rows {
         elements.fetch(row, &mut bytes)?;

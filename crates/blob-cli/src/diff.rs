@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use blob_convert::diff::{Change, Distance, Row, Tally, Tensor, diff};
+use blob_convert::diff::{Comparison, Distance, Row, Tally, Tensor, diff};
 pub(crate) use blob_convert::report::difference::Difference;
 use blob_convert::report::json::{Line, Ordered};
 pub(crate) use blob_convert::report::own::{distance, names, word};
@@ -65,10 +65,10 @@ impl Pair<'_> {
         let (broken, all) = (&mut self.broken, self.args.all);
         let (tolerance, notes) = (self.args.tolerance(), &mut self.said.notes);
         let done = diff(ours, theirs, tolerance, &progress, &mut |text| notes.push(text), &mut |row: Row| {
-            if let (Change::Unread(why), false) = (&row.change, context.global.json) {
+            if let (Comparison::Unread(why), false) = (&row.change, context.global.json) {
                 broken.report(Problem::unread(names(&row).0, why));
             }
-            if !all && matches!(row.change, Change::Equal(_)) {
+            if !all && matches!(row.change, Comparison::Equal(_)) {
                 return Ok(());
             }
             print(&row)
@@ -97,21 +97,21 @@ pub(crate) fn summary(tally: &Tally) -> String {
 /// `1/6`: how many values changed, or the word for a change that is not in the values.
 pub(crate) fn changed(row: &Row) -> String {
     match (&row.change, distance(row)) {
-        (Change::DType(_) | Change::Shape | Change::Unread(_), _) => word(&row.change).to_owned(),
+        (Comparison::DType(_) | Comparison::Shape | Comparison::Unread(_), _) => word(&row.change).to_owned(),
         (_, Some(d)) => format!("{}/{}", units::grouped(d.changed), units::grouped(d.elements)),
         (_, None) => "-".to_owned(),
     }
 }
 
 /// The mark before a row.
-fn mark(change: &Change) -> &'static str {
+fn mark(change: &Comparison) -> &'static str {
     match change {
-        Change::Equal(_) => "=",
-        Change::Renamed => ">",
-        Change::Removed => "-",
-        Change::Added => "+",
-        Change::Values(_) | Change::DType(_) | Change::Shape => "~",
-        Change::Unread(_) => "!",
+        Comparison::Equal(_) => "=",
+        Comparison::Renamed => ">",
+        Comparison::Removed => "-",
+        Comparison::Added => "+",
+        Comparison::Values(_) | Comparison::DType(_) | Comparison::Shape => "~",
+        Comparison::Unread(_) => "!",
     }
 }
 
@@ -207,7 +207,7 @@ impl Render for Pair<'_> {
                 }
                 None => write!(out, "\t-\t-\t-\t-\t-")?,
             }
-            let what = if let Change::Unread(why) = &row.change { why } else { word(&row.change) };
+            let what = if let Comparison::Unread(why) = &row.change { why } else { word(&row.change) };
             Ok(writeln!(out, "\t{}", escape_field(what, ascii))?)
         })
     }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 
 use blob_convert::RECEIPT_KEY;
-use blob_convert::diff::{Change, Row, Tally, Tolerance, diff};
+use blob_convert::diff::{Comparison, Row, Tally, Tolerance, diff};
 use blob_convert::digest::{Algorithm, Subject, digest};
 use blob_convert::report::json::{Document, FILE, Field, Fields, Type, field, nullable};
 use blob_core::DType;
@@ -218,10 +218,10 @@ fn compare(
     page.table("changes", &["change", "name", "in the other", "#changed", "#max abs", "#max rel", "#rms"]);
     let (mut rows, mut notes) = (0, Vec::new());
     let tally = diff(ours, theirs, Tolerance::NONE, progress, &mut |note| notes.push(note), &mut |row| {
-        if let Change::Unread(why) = &row.change {
+        if let Comparison::Unread(why) = &row.change {
             broken.report(Problem::unread(names(&row).0, why));
         }
-        if !matches!(row.change, Change::Equal(_)) {
+        if !matches!(row.change, Comparison::Equal(_)) {
             rows += 1;
             if rows <= ROWS {
                 changed(page, &row);
@@ -247,7 +247,7 @@ fn changed(page: &mut Markup, row: &Row) {
     page.cell("name", name);
     page.cell("name", other.unwrap_or(""));
     match (&row.change, distance(row)) {
-        (Change::Unread(why), _) => page.span(4, "bad", why),
+        (Comparison::Unread(why), _) => page.span(4, "bad", why),
         (_, None) => page.span(4, "dim", "values not compared"),
         (_, Some(d)) => {
             page.cell("n", &format!("{} of {}", units::grouped(d.changed), units::grouped(d.elements)));

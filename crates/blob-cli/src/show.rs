@@ -6,7 +6,7 @@ use blob_convert::report::elements::{self, Elements, PIECE};
 use blob_convert::report::json::{
     DIMS, Document, FILE, Field, Fields, Line, NAME, Type, field, nullable, properties, streamed,
 };
-use blob_convert::report::slice::{Row, View};
+use blob_convert::report::slice::{TensorRow, View};
 use blob_core::Shape;
 use blob_io::{Checkpoint, Entry};
 use serde_json::{Value, json};
@@ -163,7 +163,7 @@ impl<'a> TensorValues<'a> {
         }
     }
 
-    fn rows(&self) -> Box<dyn Iterator<Item = Row> + 'a> {
+    fn rows(&self) -> Box<dyn Iterator<Item = TensorRow> + 'a> {
         match self.args.head {
             None => Box::new(self.view.rows()),
             Some(n) => Box::new(self.view.head(n)),
@@ -171,7 +171,12 @@ impl<'a> TensorValues<'a> {
     }
 
     /// Writes the values as nested arrays.
-    fn nested(&mut self, rows: &mut dyn Iterator<Item = Row>, dims: &[usize], out: &mut Out) -> Result<(), Failure> {
+    fn nested(
+        &mut self,
+        rows: &mut dyn Iterator<Item = TensorRow>,
+        dims: &[usize],
+        out: &mut Out,
+    ) -> Result<(), Failure> {
         let Some((extent, inner)) = dims.split_first() else {
             return self.values(rows, 1, out);
         };
@@ -190,7 +195,7 @@ impl<'a> TensorValues<'a> {
     }
 
     /// Writes the next `n` values, separated by commas: one row, or several rows with --head.
-    fn values(&mut self, rows: &mut dyn Iterator<Item = Row>, n: usize, out: &mut Out) -> Result<(), Failure> {
+    fn values(&mut self, rows: &mut dyn Iterator<Item = TensorRow>, n: usize, out: &mut Out) -> Result<(), Failure> {
         let (mut bytes, mut text, mut done) = (Vec::new(), String::new(), 0);
         let size = self.elements.dtype().size();
         while done < n {

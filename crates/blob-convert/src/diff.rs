@@ -28,7 +28,7 @@ pub struct Row {
     /// The tensor of the second file.
     pub theirs: Option<Tensor>,
     /// The difference between the two.
-    pub change: Change,
+    pub change: Comparison,
 }
 
 /// A tensor of one of the files.
@@ -45,7 +45,7 @@ pub struct Tensor {
 
 /// The difference between a tensor of one file and the tensor of the other.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum Comparison {
     /// Equal, within the tolerance.
     Equal(Distance),
     /// Equal values under another name.
@@ -64,7 +64,7 @@ pub enum Change {
     Unread(String),
 }
 
-/// How many tensors there are of each kind of [`Change`].
+/// How many tensors there are of each kind of [`Comparison`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tally {
@@ -101,8 +101,8 @@ impl Tally {
 /// and a few words for each tensor without a partner.
 ///
 /// # Errors
-/// A file that ends too early; any error of reading, except for broken bytes in a tensor, which are [`Change::Unread`];
-/// [`Error::Interrupted`] where `watch` says so; any error of `report`.
+/// A file that ends too early; any error of reading, except for broken bytes in a tensor, which are
+/// [`Comparison::Unread`]; [`Error::Interrupted`] where `watch` says so; any error of `report`.
 pub fn diff<E: From<Error>>(
     ours: &Checkpoint,
     theirs: &Checkpoint,
@@ -141,26 +141,26 @@ pub fn diff<E: From<Error>>(
             is_taken[other] = true;
             Tensor::of(&Side::stored(theirs, added[other]))
         });
-        let change = if theirs.is_some() { Change::Renamed } else { Change::Removed };
+        let change = if theirs.is_some() { Comparison::Renamed } else { Comparison::Removed };
         report(Row { ours: tensor, theirs, change })?;
     }
     for (entry, _) in added.into_iter().zip(is_taken).filter(|(_, is_taken)| !is_taken) {
         let tensor = Tensor::of(&Side::stored(theirs, entry));
-        report(Row { ours: None, theirs: Some(tensor), change: Change::Added })?;
+        report(Row { ours: None, theirs: Some(tensor), change: Comparison::Added })?;
     }
     Ok(tally)
 }
 
 impl Tally {
-    fn count(&mut self, change: &Change) {
+    fn count(&mut self, change: &Comparison) {
         match change {
-            Change::Equal(_) => self.equal += 1,
-            Change::Renamed => (self.equal, self.renamed) = (self.equal + 1, self.renamed + 1),
-            Change::Removed => self.removed += 1,
-            Change::Added => self.added += 1,
-            Change::DType(_) => (self.changed, self.recast) = (self.changed + 1, self.recast + 1),
-            Change::Values(_) | Change::Shape => self.changed += 1,
-            Change::Unread(_) => self.unread += 1,
+            Comparison::Equal(_) => self.equal += 1,
+            Comparison::Renamed => (self.equal, self.renamed) = (self.equal + 1, self.renamed + 1),
+            Comparison::Removed => self.removed += 1,
+            Comparison::Added => self.added += 1,
+            Comparison::DType(_) => (self.changed, self.recast) = (self.changed + 1, self.recast + 1),
+            Comparison::Values(_) | Comparison::Shape => self.changed += 1,
+            Comparison::Unread(_) => self.unread += 1,
         }
     }
 }
@@ -186,35 +186,35 @@ impl Differences<'_> {
 
     fn row(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Row, Error> {
         let change = match self.change(a, b) {
-            Err(Error::Malformed { file, fault, .. }) => Change::Unread(format!("broken in {file}: {fault}")),
+            Err(Error::Malformed { file, fault, .. }) => Comparison::Unread(format!("broken in {file}: {fault}")),
             change => change?,
         };
         Ok(Row { ours: Some(Tensor::of(a)), theirs: Some(Tensor::of(b)), change })
     }
 
-    fn change(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Change, Error> {
+    fn change(&mut self, a: &Side<'_>, b: &Side<'_>) -> Result<Comparison, Error> {
         for side in [a, b] {
             let file = side.file.name();
             if let Some(why) = side.entry.unread() {
-                return Ok(Change::Unread(format!("not read in {file}: {why}")));
+                return Ok(Comparison::Unread(format!("not read in {file}: {why}")));
             }
             if let Some(fault) = side.entry.fault() {
-                return Ok(Change::Unread(format!("broken in {file}: {fault}")));
+                return Ok(Comparison::Unread(format!("broken in {file}: {fault}")));
             }
         }
         let (Some(left), Some(right)) = (a.entry.dtype(), b.entry.dtype()) else {
             let both = a.entry.dtype() == b.entry.dtype();
-            return Ok(if both { Change::Equal(Distance::default()) } else { Change::Shape });
+            return Ok(if both { Comparison::Equal(Distance::default()) } else { Comparison::Shape });
         };
         let is_exact = self.is_exact();
         if !(a.shape() == b.shape() || !is_exact && squeezed(a.shape()).eq(squeezed(b.shape()))) {
-            return Ok(Change::Shape);
+            return Ok(Comparison::Shape);
         }
         let distance = self.distance([a, b], [left, right])?;
         Ok(match distance.changed {
-            0 if left == right || !is_exact && self.tolerance != Tolerance::NONE => Change::Equal(distance),
-            0 => Change::DType(distance),
-            _ => Change::Values(distance),
+            0 if left == right || !is_exact && self.tolerance != Tolerance::NONE => Comparison::Equal(distance),
+            0 => Comparison::DType(distance),
+            _ => Comparison::Values(distance),
         })
     }
 

@@ -29,7 +29,7 @@ use crate::watch::{Uncounted, Watch};
 use crate::written::contradicted;
 
 /// A file of the output, and the steps that lead to its tensors.
-pub(crate) struct Part {
+pub(crate) struct OutputFile {
     pub(crate) path: PathBuf,
     pub(crate) options: Options,
 }
@@ -59,7 +59,7 @@ pub(crate) fn plan_several<'a>(
         let mut options = Options { is_told: !plans.is_empty(), is_part: true, ..options.clone() };
         options.transforms.insert(0, Arc::new(Selection::of_places(checkpoint, &places)));
         let own = Chained { tensors, net: chained.net.clone(), told_by: chained.told_by.clone(), ..Chained::default() };
-        plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
+        plans.push(part(checkpoint, own, &OutputFile { path, options }, if_exists)?);
     }
     if let Some(first) = plans.first_mut() {
         first.left_out = chained.left_out;
@@ -117,12 +117,12 @@ fn divided(
 /// Plans files that have steps of their own. `left_out` has the tensors that no file has a place for.
 pub(crate) fn plan_parts<'a>(
     checkpoint: &'a Checkpoint,
-    parts: impl Iterator<Item = Part>,
+    parts: impl Iterator<Item = OutputFile>,
     left_out: Vec<LeftOut>,
     if_exists: IfExists,
 ) -> Result<Plans<'a>, Error> {
     let (mut plans, about) = (Vec::new(), Arc::new(About::of(checkpoint)));
-    for Part { path, options } in parts {
+    for OutputFile { path, options } in parts {
         let (about, is_told) = (Some(Arc::clone(&about)), !plans.is_empty());
         let options = Options { about, is_told, is_part: true, ..options };
         let (options, said) = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
@@ -134,7 +134,7 @@ pub(crate) fn plan_parts<'a>(
         let changes = own.tensors.iter_mut().flat_map(|tensor| &mut tensor.changes);
         let lost = changes.filter(|change| matches!(change.effect, Effect::NameLost { .. }));
         lost.for_each(|change| change.is_asked = true);
-        plans.push(part(checkpoint, own, &Part { path, options }, if_exists)?);
+        plans.push(part(checkpoint, own, &OutputFile { path, options }, if_exists)?);
     }
     if let Some(first) = plans.first_mut() {
         first.left_out = left_out;
@@ -145,7 +145,7 @@ pub(crate) fn plan_parts<'a>(
 fn part<'a>(
     checkpoint: &'a Checkpoint,
     tensors: Chained,
-    Part { path, options }: &Part,
+    OutputFile { path, options }: &OutputFile,
     if_exists: IfExists,
 ) -> Result<Plan<'a>, Error> {
     let target = Place::File { path, if_exists };

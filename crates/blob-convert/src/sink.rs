@@ -24,11 +24,11 @@ pub(crate) struct Sink<'a> {
     sums: Option<Mutex<Sums>>,
 }
 
-/// The CRC-32 of tensors that were put as a whole, by number, and of the parts of others.
+/// The CRC-32 of tensors that were put as a whole, by number, and of the pieces of others.
 #[derive(Default)]
 struct Sums {
     whole: Vec<u32>,
-    parts: Vec<Part>,
+    pieces: Vec<PieceCrc>,
 }
 
 enum To<'a> {
@@ -71,9 +71,9 @@ impl<'a> Filled<'a> {
     }
 }
 
-/// The checksum of a part of a tensor.
+/// The checksum of a piece of a tensor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct PieceCrc {
     tensor: usize,
     at: u64,
     len: u64,
@@ -102,7 +102,7 @@ impl<'a> Sink<'a> {
         });
         let to = To::Files(each.collect());
         let wants_crc = files.iter().any(|(_, layout, _)| layout.wants_crc());
-        Self { to, sums: wants_crc.then(|| Mutex::new(Sums { whole: vec![0; count], parts: Vec::new() })) }
+        Self { to, sums: wants_crc.then(|| Mutex::new(Sums { whole: vec![0; count], pieces: Vec::new() })) }
     }
 
     pub(crate) fn shards(outputs: &'a [Output], shards: &'a Shards) -> Self {
@@ -168,15 +168,15 @@ impl<'a> Sink<'a> {
         let Some(sums) = self.sums else {
             return Vec::new();
         };
-        let Sums { whole: mut crcs, mut parts } = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
-        parts.sort_unstable_by_key(|part| (part.tensor, part.at));
+        let Sums { whole: mut crcs, mut pieces } = sums.into_inner().unwrap_or_else(PoisonError::into_inner);
+        pieces.sort_unstable_by_key(|piece| (piece.tensor, piece.at));
         crcs.resize(tensors, 0);
-        for part in parts {
-            crcs[part.tensor] = if part.at == 0 {
-                part.crc
+        for piece in pieces {
+            crcs[piece.tensor] = if piece.at == 0 {
+                piece.crc
             } else {
-                let mut crc = crc32fast::Hasher::new_with_initial(crcs[part.tensor]);
-                crc.combine(&crc32fast::Hasher::new_with_initial_len(part.crc, part.len));
+                let mut crc = crc32fast::Hasher::new_with_initial(crcs[piece.tensor]);
+                crc.combine(&crc32fast::Hasher::new_with_initial_len(piece.crc, piece.len));
                 crc.finalize()
             };
         }
@@ -249,7 +249,7 @@ impl Runs<'_, '_> {
             let mut sums = lock(sums);
             match place.filter(|place| place.len == Some(len)) {
                 Some(_) => sums.whole[tensor] = crc,
-                None => sums.parts.push(Part { tensor, at, len, crc }),
+                None => sums.pieces.push(PieceCrc { tensor, at, len, crc }),
             }
         }
         match (place, &sink.to) {

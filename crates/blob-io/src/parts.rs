@@ -11,7 +11,7 @@ use crate::spec::{TensorSpec, refuse, total};
 
 /// A part of a file.
 #[derive(Clone, Debug)]
-pub(crate) enum Part {
+pub(crate) enum FilePart {
     Bytes(Vec<u8>),
     /// Bytes of the file that is being changed.
     Copy {
@@ -23,7 +23,7 @@ pub(crate) enum Part {
     /// A tensor's four-byte values, each a separate field after this key.
     Keyed(usize, u8),
     /// A length-delimited field: the number, and the parts, which are preceded by the total length.
-    Field(u32, Vec<Part>),
+    Field(u32, Vec<FilePart>),
 }
 
 /// Bytes of an existing file that go unchanged into a new one.
@@ -59,7 +59,7 @@ impl Placed {
 
 /// Computes the offset of every part. Each tensor must be in exactly one part. A file over `max_len` bytes is
 /// refused, which Caffe would not read.
-pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], max_len: u64) -> Result<Placed, Error> {
+pub(crate) fn place(format: &str, parts: &[FilePart], specs: &[TensorSpec], max_len: u64) -> Result<Placed, Error> {
     let lens: Vec<u64> = specs.iter().map(TensorSpec::byte_len).collect();
     let len = total_len(parts, &lens);
     total(format, 0, len)?;
@@ -90,13 +90,13 @@ pub(crate) fn place(format: &str, parts: &[Part], specs: &[TensorSpec], max_len:
 }
 
 /// The length of parts, at most `u64::MAX`.
-fn total_len(parts: &[Part], lens: &[u64]) -> u64 {
+fn total_len(parts: &[FilePart], lens: &[u64]) -> u64 {
     let lens_of_parts = parts.iter().map(|part| match part {
-        Part::Bytes(bytes) => bytes.len() as u64,
-        Part::Copy { len, .. } => *len,
-        Part::Values(tensor) => lens[*tensor],
-        Part::Keyed(tensor, _) => keyed(lens[*tensor]),
-        Part::Field(number, parts) => {
+        FilePart::Bytes(bytes) => bytes.len() as u64,
+        FilePart::Copy { len, .. } => *len,
+        FilePart::Values(tensor) => lens[*tensor],
+        FilePart::Keyed(tensor, _) => keyed(lens[*tensor]),
+        FilePart::Field(number, parts) => {
             let inner = total_len(parts, lens);
             (head(*number, inner).len() as u64).saturating_add(inner)
         }
@@ -140,15 +140,15 @@ struct Placing<'a> {
 
 impl Placing<'_> {
     /// The error is the index of a tensor that is used twice.
-    fn put_all(&mut self, parts: &[Part]) -> Result<(), usize> {
+    fn put_all(&mut self, parts: &[FilePart]) -> Result<(), usize> {
         parts.iter().try_for_each(|part| self.put(part))
     }
 
-    fn put(&mut self, part: &Part) -> Result<(), usize> {
+    fn put(&mut self, part: &FilePart) -> Result<(), usize> {
         match part {
-            Part::Bytes(bytes) => self.bytes(bytes),
-            Part::Copy { len: 0, .. } => {}
-            Part::Copy { from, len } => {
+            FilePart::Bytes(bytes) => self.bytes(bytes),
+            FilePart::Copy { len: 0, .. } => {}
+            FilePart::Copy { from, len } => {
                 self.flush();
                 let (from, len, to) = (*from, *len, self.at);
                 match self.copies.last_mut() {
@@ -157,8 +157,8 @@ impl Placing<'_> {
                 }
                 self.at += len;
             }
-            Part::Values(tensor) => self.values(*tensor, self.lens[*tensor])?,
-            Part::Keyed(tensor, key) => {
+            FilePart::Values(tensor) => self.values(*tensor, self.lens[*tensor])?,
+            FilePart::Keyed(tensor, key) => {
                 let len = self.lens[*tensor];
                 if len > 0 {
                     self.bytes(&[*key]);
@@ -166,7 +166,7 @@ impl Placing<'_> {
                 }
                 self.values(*tensor, keyed(len).saturating_sub(1))?;
             }
-            Part::Field(number, parts) => {
+            FilePart::Field(number, parts) => {
                 self.bytes(&head(*number, total_len(parts, self.lens)));
                 self.put_all(parts)?;
             }

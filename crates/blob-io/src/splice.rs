@@ -54,7 +54,7 @@ pub struct Splice<'a> {
     /// How changed blobs are stored; `None` keeps the form of each.
     pub form: Option<Form>,
     /// By layer and index; from the number of stored blobs on, an index is that of a new blob.
-    changes: BTreeMap<(usize, usize), Change>,
+    changes: BTreeMap<(usize, usize), BlobChange>,
     renamed: BTreeMap<usize, String>,
     /// New layers after the last one, each as (name, blobs).
     added: Vec<(String, Vec<Pair>)>,
@@ -67,7 +67,7 @@ pub struct Splice<'a> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Change {
+struct BlobChange {
     data: Option<usize>,
     diff: Option<Option<usize>>,
     is_removed: bool,
@@ -278,7 +278,7 @@ impl<'a> Splice<'a> {
         self.base.entry(name).ok_or_else(|| self.refuse(format!("there is no array {name:?}")))
     }
 
-    fn change(&mut self, entry: &Entry) -> Result<&mut Change, Error> {
+    fn change(&mut self, entry: &Entry) -> Result<&mut BlobChange, Error> {
         let stored = stored(self.base, &self.layers, entry)?;
         let change = self.changes.entry((entry.position(), entry.index())).or_default();
         change.stored = Some(stored);

@@ -9,7 +9,7 @@ use crate::escape::escape;
 use crate::graph::{FileGraph, shape};
 
 /// A layer, or a value that no layer writes.
-pub(super) struct Part {
+pub(super) struct Vertex {
     /// The lines of the box.
     pub(super) lines: Vec<String>,
     /// The name of the value, where the box is one.
@@ -18,7 +18,7 @@ pub(super) struct Part {
     pub(super) has_tensors: bool,
 }
 
-impl Part {
+impl Vertex {
     /// A box of one line.
     #[cfg(test)]
     pub(super) fn test(line: &str, is_value: bool) -> Self {
@@ -33,7 +33,7 @@ impl Part {
 
 /// Boxes, and arrows by the boxes' places. A value stands before its readers, a layer behind what it reads.
 pub(super) struct Boxes {
-    pub(super) parts: Vec<Part>,
+    pub(super) vertices: Vec<Vertex>,
     /// From and to, in the order of the readers.
     pub(super) arrows: Vec<(usize, usize)>,
 }
@@ -41,7 +41,7 @@ pub(super) struct Boxes {
 impl Boxes {
     /// The inputs and the layers of a graph.
     pub(super) fn of(graph: &FileGraph<'_>) -> Self {
-        let mut boxes = Self { parts: Vec::new(), arrows: Vec::new() };
+        let mut boxes = Self { vertices: Vec::new(), arrows: Vec::new() };
         // The place of the box that has each value.
         let mut written: HashMap<usize, usize> = HashMap::new();
         for place in graph.graph.inputs() {
@@ -52,34 +52,34 @@ impl Boxes {
             for place in row.node.inputs.iter().filter(|place| !written.contains_key(place)).collect::<Vec<_>>() {
                 boxes.value(graph, *place, &mut written);
             }
-            let reader = boxes.parts.len();
+            let reader = boxes.vertices.len();
             boxes.arrows.extend(row.node.inputs.iter().map(|place| (written[place], reader)));
             written.extend(row.node.outputs.iter().map(|place| (*place, reader)));
             let lines = vec![row.node.name.clone(), row.node.type_name.clone(), row.shapes("x")];
-            boxes.parts.push(Part { lines, value: None, has_tensors: row.parameters > 0 });
+            boxes.vertices.push(Vertex { lines, value: None, has_tensors: row.parameters > 0 });
         }
         boxes
     }
 
     fn value(&mut self, graph: &FileGraph<'_>, place: usize, written: &mut HashMap<usize, usize>) {
-        if written.insert(place, self.parts.len()).is_none() {
+        if written.insert(place, self.vertices.len()).is_none() {
             let value = &graph.graph.values()[place];
             let lines = vec![value.name.clone(), shape(value, "x")];
-            self.parts.push(Part { lines, value: Some(value.name.clone()), has_tensors: false });
+            self.vertices.push(Vertex { lines, value: Some(value.name.clone()), has_tensors: false });
         }
     }
 
     /// The graph in Graphviz's language.
     pub(super) fn dot(&self) -> String {
-        let named = self.numbered().map(|(part, number)| match &part.value {
+        let named = self.numbered().map(|(vertex, number)| match &vertex.value {
             Some(value) => format!("{:?}", format!("value {value}").escape_default().to_string()),
             None => format!("layer{number}"),
         });
         let named: Vec<String> = named.collect();
         let mut text = "digraph net {\n  node [shape=box];\n".to_owned();
-        self.each(|place, part, sources| {
-            let (name, label) = (&named[place], part.lines.join("\n"));
-            let shape = if part.is_value() { "shape=oval, " } else { "" };
+        self.each(|place, vertex, sources| {
+            let (name, label) = (&named[place], vertex.lines.join("\n"));
+            let shape = if vertex.is_value() { "shape=oval, " } else { "" };
             let _ = writeln!(text, "  {name} [{shape}label={label:?}];");
             sources.iter().for_each(|source| text += &format!("  {} -> {name};\n", named[*source]));
         });
@@ -89,13 +89,13 @@ impl Boxes {
     /// The graph in Mermaid's language.
     pub(super) fn mermaid(&self) -> String {
         let named =
-            self.numbered().map(|(part, number)| format!("{}{number}", if part.is_value() { "v" } else { "l" }));
+            self.numbered().map(|(vertex, number)| format!("{}{number}", if vertex.is_value() { "v" } else { "l" }));
         let named: Vec<String> = named.collect();
         let mut text = "flowchart TD\n".to_owned();
-        self.each(|place, part, sources| {
+        self.each(|place, vertex, sources| {
             let name = &named[place];
-            let label = part.lines.iter().map(|line| entities(line)).collect::<Vec<_>>().join("<br>");
-            let [open, close] = if part.is_value() { ["([", "])"] } else { ["[", "]"] };
+            let label = vertex.lines.iter().map(|line| entities(line)).collect::<Vec<_>>().join("<br>");
+            let [open, close] = if vertex.is_value() { ["([", "])"] } else { ["[", "]"] };
             let _ = writeln!(text, "  {name}{open}\"{label}\"{close}");
             sources.iter().for_each(|source| text += &format!("  {} --> {name}\n", named[*source]));
         });
@@ -103,24 +103,24 @@ impl Boxes {
     }
 
     /// The boxes, each with its number among the values or among the layers.
-    fn numbered(&self) -> impl Iterator<Item = (&Part, usize)> {
+    fn numbered(&self) -> impl Iterator<Item = (&Vertex, usize)> {
         let mut counts = [0; 2];
-        self.parts.iter().map(move |part| {
-            let count = &mut counts[usize::from(part.is_value())];
+        self.vertices.iter().map(move |vertex| {
+            let count = &mut counts[usize::from(vertex.is_value())];
             *count += 1;
-            (part, *count - 1)
+            (vertex, *count - 1)
         })
     }
 
     /// Calls with each box: the place, the box, and the places of those with arrows to it.
-    fn each(&self, mut call: impl FnMut(usize, &Part, &[usize])) {
+    fn each(&self, mut call: impl FnMut(usize, &Vertex, &[usize])) {
         let mut arrows = self.arrows.iter().peekable();
-        for (place, part) in self.parts.iter().enumerate() {
+        for (place, vertex) in self.vertices.iter().enumerate() {
             let mut sources = Vec::new();
             while let Some((from, _)) = arrows.next_if(|(_, to)| *to == place) {
                 sources.push(*from);
             }
-            call(place, part, &sources);
+            call(place, vertex, &sources);
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
     fn names_are_text_in_both_languages() {
         let name = "a\"]; b<script>#35;\n";
         let boxes =
-            Boxes { parts: vec![Part::test(name, true), Part::test(name, false)], arrows: vec![(0, 1), (0, 1)] };
+            Boxes { vertices: vec![Vertex::test(name, true), Vertex::test(name, false)], arrows: vec![(0, 1), (0, 1)] };
         let mermaid = "flowchart TD\n  v0([\"a#34;#93;#59; b#60;script#62;#35;35#59;#92;n\"])\n  \
                        l0[\"a#34;#93;#59; b#60;script#62;#35;35#59;#92;n\"]\n  v0 --> l0\n  v0 --> l0\n";
         assert_eq!(boxes.mermaid(), mermaid);

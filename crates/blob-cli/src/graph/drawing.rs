@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use crate::failure::Failure;
-use crate::graph::boxes::{Boxes, Part};
+use crate::graph::boxes::{Boxes, Vertex};
 use crate::output::width::cut;
 use crate::render::svg::{Drawing, escape_markup};
 
@@ -38,7 +38,7 @@ struct Places {
 
 /// The drawing of a graph.
 pub(super) fn drawing(boxes: &Boxes) -> Result<Drawing, Failure> {
-    let count = boxes.parts.len();
+    let count = boxes.vertices.len();
     if count > MOST {
         let message = format!("the graph has {count} boxes, and a drawing has room for {MOST}");
         return Err(Failure::new(message).help("draw it with Graphviz: --dot"));
@@ -52,8 +52,8 @@ pub(super) fn drawing(boxes: &Boxes) -> Result<Drawing, Failure> {
     for (arrow, way) in boxes.arrows.iter().zip(&places.ways) {
         let _ = writeln!(markup, "<path class=\"way\" marker-end=\"url(#end)\" d=\"{}\"/>", places.curve(*arrow, *way));
     }
-    for (place, part) in boxes.parts.iter().enumerate() {
-        markup += &places.part(place, part);
+    for (place, vertex) in boxes.vertices.iter().enumerate() {
+        markup += &places.vertex(place, vertex);
     }
     let rows = places.rows.iter().max().map_or(0, |last| last + 1);
     Ok(Drawing { width: places.width, height: rows * (HEIGHT + BELOW), markup })
@@ -61,16 +61,16 @@ pub(super) fn drawing(boxes: &Boxes) -> Result<Drawing, Failure> {
 
 /// The row of each box: layers as high as what they read allows, values above their first reader.
 fn rows(boxes: &Boxes) -> Vec<usize> {
-    let mut rows = vec![0; boxes.parts.len()];
+    let mut rows = vec![0; boxes.vertices.len()];
     let sorted = boxes.arrows.iter();
     // Arrows stand in the order of their readers, so that a writer's row is known.
     sorted.for_each(|(from, to)| rows[*to] = rows[*to].max(rows[*from] + 1));
-    let mut first = vec![usize::MAX; boxes.parts.len()];
+    let mut first = vec![usize::MAX; boxes.vertices.len()];
     for (from, to) in &boxes.arrows {
         first[*from] = first[*from].min(rows[*to] - 1);
     }
-    for (place, part) in boxes.parts.iter().enumerate() {
-        if part.is_value() && first[place] != usize::MAX {
+    for (place, vertex) in boxes.vertices.iter().enumerate() {
+        if vertex.is_value() && first[place] != usize::MAX {
             rows[place] = first[place];
         }
     }
@@ -147,14 +147,14 @@ impl Places {
         }
     }
 
-    fn part(&self, place: usize, part: &Part) -> String {
-        let (x, y, round) = (self.lefts[place], self.top(place), if part.is_value() { HEIGHT / 2 } else { 4 });
-        let class = if part.has_tensors { "box full" } else { "box" };
+    fn vertex(&self, place: usize, vertex: &Vertex) -> String {
+        let (x, y, round) = (self.lefts[place], self.top(place), if vertex.is_value() { HEIGHT / 2 } else { 4 });
+        let class = if vertex.has_tensors { "box full" } else { "box" };
         let mut text = format!(
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"{round}\"/>"
         );
-        let first = y + (HEIGHT - LINE * part.lines.len()) / 2 + LINE - 4;
-        for (number, line) in part.lines.iter().enumerate() {
+        let first = y + (HEIGHT - LINE * vertex.lines.len()) / 2 + LINE - 4;
+        for (number, line) in vertex.lines.iter().enumerate() {
             let (x, y) = (x + WIDTH / 2, first + LINE * number);
             let weight = if number == 0 { " font-weight=\"bold\"" } else { "" };
             let line = escape_markup(&cut(line, LONGEST, false));
@@ -175,11 +175,11 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % most
         };
-        let mut boxes = Boxes { parts: Vec::new(), arrows: Vec::new() };
+        let mut boxes = Boxes { vertices: Vec::new(), arrows: Vec::new() };
         for to in 0..count {
             let sources = if to == 0 { 0 } else { below(4) };
             boxes.arrows.extend((0..sources).map(|_| (to - 1 - below(to.min(6)), to)));
-            boxes.parts.push(Part::test(&format!("box {to}"), sources == 0));
+            boxes.vertices.push(Vertex::test(&format!("box {to}"), sources == 0));
         }
         boxes
     }
@@ -190,7 +190,7 @@ mod tests {
         for seed in 0..200 {
             let boxes = random(seed, 2 + seed as usize % 40);
             let places = Places::of(&boxes);
-            let (all, right) = (0..boxes.parts.len(), |place: usize| places.lefts[place] + WIDTH);
+            let (all, right) = (0..boxes.vertices.len(), |place: usize| places.lefts[place] + WIDTH);
             for one in all.clone() {
                 for other in all.clone().filter(|other| *other < one && places.rows[*other] == places.rows[one]) {
                     let [first, second] = [one, other].map(|place| places.lefts[place]);
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_drawing_has_each_box_and_arrow() {
         let mut boxes = random(7, 30);
-        boxes.parts[3] = Part::test("</text><script>", false);
+        boxes.vertices[3] = Vertex::test("</text><script>", false);
         let drawn = drawing(&boxes).expect("a drawing").markup;
         assert_eq!(drawn.matches("<rect ").count(), 30);
         assert_eq!(drawn.matches("<path class=\"way\"").count(), boxes.arrows.len());

@@ -65,7 +65,7 @@ struct Fields {
 struct Kinds(BTreeMap<String, (u64, Vec<String>)>);
 
 #[derive(Deserialize)]
-struct Change {
+struct TensorChanges {
     name: String,
     #[serde(default)]
     changes: Vec<String>,
@@ -73,7 +73,7 @@ struct Change {
 
 impl<'de> Deserialize<'de> for Kinds {
     fn deserialize<D: Deserializer<'de>>(text: D) -> Result<Self, D::Error> {
-        reduce_list(text, Self::default(), |kinds, change: Change| {
+        reduce_list(text, Self::default(), |kinds, change: TensorChanges| {
             for what in change.changes {
                 if kinds.0.len() == KINDS && !kinds.0.contains_key(&what) {
                     continue;

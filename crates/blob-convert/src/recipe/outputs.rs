@@ -14,7 +14,7 @@ use crate::goal::has_layers;
 use crate::options::refuse;
 use crate::planned::LeftOut;
 use crate::regroup::{by_layer, by_size, singles};
-use crate::several::{Part, Plans, Share, plan_parts, plan_several};
+use crate::several::{OutputFile, Plans, Share, plan_parts, plan_several};
 use crate::transform::{Registry, Split, StripDiff};
 
 /// At most this many files are written; more would be a mistake.
@@ -89,7 +89,7 @@ impl Recipe {
             let parts = parts.into_iter().enumerate().map(|(part, path)| {
                 let mut options = options.clone();
                 options.transforms[at] = Arc::new(split.clone().only(part));
-                Part { path, options }
+                OutputFile { path, options }
             });
             return plan_parts(source, parts, left_out, if_exists);
         }

@@ -10,7 +10,7 @@ use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error, Reader};
 use half::{bf16, f16};
 
-use super::slice::Row;
+use super::slice::TensorRow;
 
 /// The bytes of one read if the elements are not adjacent.
 const WINDOW: usize = 64 << 10;
@@ -59,7 +59,7 @@ impl<'a> Elements<'a> {
     }
 
     /// Appends a row's elements to `out` as little-endian bytes, in the row's order.
-    pub fn fetch(&mut self, row: Row, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn fetch(&mut self, row: TensorRow, out: &mut Vec<u8>) -> Result<(), Error> {
         let size = self.dtype.size();
         if row.step == 1 {
             return self.range(row.start as u64, row.len, out);
@@ -88,7 +88,7 @@ impl<'a> Elements<'a> {
     /// piece of text and the number of bytes read for it.
     pub fn csv<E: From<Error>>(
         &mut self,
-        rows: impl Iterator<Item = Row>,
+        rows: impl Iterator<Item = TensorRow>,
         is_table: bool,
         mut take: impl FnMut(&str, u64) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -298,7 +298,7 @@ mod tests {
                 [(0, 1, 40), (3, 1, 20), (39, -1, 40), (1, 13, 3), (38, -7, 5), (16, 1, 2), (5, 1, 0)]
             {
                 let mut out = Vec::new();
-                elements.fetch(Row { start, step, len }, &mut out).unwrap();
+                elements.fetch(TensorRow { start, step, len }, &mut out).unwrap();
                 let found: Vec<i64> =
                     out.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as i64).collect();
                 let expected: Vec<i64> = (0..len as i64).map(|i| start + i * step).collect();
@@ -313,10 +313,10 @@ mod tests {
         let mut elements = Elements::new(&file, &file.entries()[0]).unwrap();
         let mut out = Vec::new();
         for start in [2, 7, 30] {
-            elements.fetch(Row { start, step: 1, len: 2 }, &mut out).unwrap();
+            elements.fetch(TensorRow { start, step: 1, len: 2 }, &mut out).unwrap();
         }
         assert!(elements.loaded.is_none());
-        elements.fetch(Row { start: 1, step: 1, len: 1 }, &mut out).unwrap();
+        elements.fetch(TensorRow { start: 1, step: 1, len: 1 }, &mut out).unwrap();
         assert!(elements.loaded.is_some(), "a reader cannot go back");
         let found: Vec<f32> = out.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         assert_eq!(found, [2.0, 3.0, 7.0, 8.0, 30.0, 31.0, 1.0]);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::batch::Claim;
 use crate::change::Group;
-use crate::diff::{Change, Distance, Row, Tensor};
+use crate::diff::{Comparison, Distance, Row, Tensor};
 use crate::finding::Redone;
 use crate::graph;
 use crate::planned::LeftOut;
@@ -151,21 +151,21 @@ impl Fields for Claim {
     }
 }
 
-/// The words for [`Change`].
+/// The words for [`Comparison`].
 const CHANGES: &[&str] = &["equal", "renamed", "removed", "added", "values", "dtype", "shape", "unread"];
 
 /// The change in one word.
 #[must_use]
-pub fn word(change: &Change) -> &'static str {
+pub fn word(change: &Comparison) -> &'static str {
     match change {
-        Change::Equal(_) => "equal",
-        Change::Renamed => "renamed",
-        Change::Removed => "removed",
-        Change::Added => "added",
-        Change::Values(_) => "values",
-        Change::DType(_) => "dtype",
-        Change::Shape => "shape",
-        Change::Unread(_) => "unread",
+        Comparison::Equal(_) => "equal",
+        Comparison::Renamed => "renamed",
+        Comparison::Removed => "removed",
+        Comparison::Added => "added",
+        Comparison::Values(_) => "values",
+        Comparison::DType(_) => "dtype",
+        Comparison::Shape => "shape",
+        Comparison::Unread(_) => "unread",
     }
 }
 
@@ -173,7 +173,7 @@ pub fn word(change: &Change) -> &'static str {
 #[must_use]
 pub fn distance(row: &Row) -> Option<&Distance> {
     match &row.change {
-        Change::Equal(distance) | Change::Values(distance) | Change::DType(distance) => Some(distance),
+        Comparison::Equal(distance) | Comparison::Values(distance) | Comparison::DType(distance) => Some(distance),
         _ => None,
     }
 }
@@ -222,7 +222,7 @@ impl Fields for Row {
                 json!(at.and_then(|(worst, ours)| ours.shape.index(worst.element as usize).ok()))
             }),
             optional("message", Type::String, "why it was not compared", |row| match &row.change {
-                Change::Unread(why) => json!(why),
+                Comparison::Unread(why) => json!(why),
                 _ => Value::Null,
             }),
         ]

@@ -74,7 +74,7 @@ impl View {
     }
 
     /// The rows of the first `n` elements.
-    pub fn head(&self, n: usize) -> impl Iterator<Item = Row> + '_ {
+    pub fn head(&self, n: usize) -> impl Iterator<Item = TensorRow> + '_ {
         self.rows().scan(n, |remaining, mut row| {
             row.len = row.len.min(*remaining);
             *remaining -= row.len;
@@ -83,7 +83,7 @@ impl View {
     }
 
     /// The rows of the corners: `edge` indices from each end of every axis.
-    pub fn corners(&self, edge: usize) -> Vec<Row> {
+    pub fn corners(&self, edge: usize) -> Vec<TensorRow> {
         let mut starts = vec![self.start];
         let Some((last, outer)) = self.dims.split_last() else {
             return self.rows().collect();
@@ -95,7 +95,7 @@ impl View {
         }
         let step = self.strides[outer.len()];
         let (head, tail) = head_and_tail(*last, Some(edge));
-        let part = |range: &std::ops::Range<usize>, start: i64| Row {
+        let part = |range: &std::ops::Range<usize>, start: i64| TensorRow {
             start: start + range.start as i64 * step,
             step,
             len: range.len(),
@@ -105,7 +105,7 @@ impl View {
     }
 
     /// The rows of the last axis, in row-major order. A view without axes is one row of one element.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+    pub fn rows(&self) -> impl Iterator<Item = TensorRow> + '_ {
         let (outer, len, step) = match self.dims.split_last() {
             Some((last, outer)) => (outer, *last, self.strides[outer.len()]),
             None => (&[][..], 1, 1),
@@ -117,7 +117,7 @@ impl View {
                 start += (row % extent) as i64 * step;
                 row /= extent;
             }
-            Row { start, step, len }
+            TensorRow { start, step, len }
         })
     }
 }
@@ -132,21 +132,21 @@ pub fn head_and_tail(extent: usize, edge: Option<usize>) -> (std::ops::Range<usi
 
 /// Elements at a constant stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TensorRow {
     pub start: i64,
     pub step: i64,
     pub len: usize,
 }
 
-impl Row {
+impl TensorRow {
     /// Splits the row into parts of at most `most` elements, each with whether no other follows. An empty row has no
     /// parts.
-    pub fn parts(self, most: usize) -> impl Iterator<Item = (Row, bool)> {
+    pub fn parts(self, most: usize) -> impl Iterator<Item = (TensorRow, bool)> {
         (0..self.len).step_by(most.max(1)).map(move |done| {
             let len = most.max(1).min(self.len - done);
             let start = self.start + done as i64 * self.step;
             let step = self.step;
-            (Row { start, step, len }, done + len == self.len)
+            (TensorRow { start, step, len }, done + len == self.len)
         })
     }
 }

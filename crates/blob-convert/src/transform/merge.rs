@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::f64_io::Places;
-use super::runs::{Gather, Part};
+use super::runs::{Gather, Indices};
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
 /// Concatenates tensors of one dtype, whose shapes differ only in one axis.
@@ -52,7 +52,7 @@ impl Merge {
                 return Err(Misfit::new(name, problem));
             }
             let extent = shape.dims()[axis];
-            parts.push(Part { extent, range: 0..extent });
+            parts.push(Indices { extent, range: 0..extent });
             dims[axis] = dims[axis].saturating_add(extent);
         }
         let shape = Shape::new(dims).map_err(|e| Misfit::new(&first.name, e.to_string()))?;

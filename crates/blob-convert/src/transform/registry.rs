@@ -39,7 +39,7 @@ type ReadOwn = Arc<dyn Fn(&Value) -> Option<Step> + Send + Sync>;
 type Make = fn(&Value, &Wish<'_>) -> Result<Option<Step>, Error>;
 
 /// One of our steps.
-struct Row {
+struct KnownStep {
     name: &'static str,
     /// Reads complete settings, as in a receipt.
     read: Read,
@@ -47,16 +47,16 @@ struct Row {
     make: Option<Make>,
 }
 
-const fn exact(name: &'static str, read: Read) -> Row {
-    Row { name, read, make: None }
+const fn exact(name: &'static str, read: Read) -> KnownStep {
+    KnownStep { name, read, make: None }
 }
 
-const fn wished(name: &'static str, read: Read, make: Make) -> Row {
-    Row { name, read, make: Some(make) }
+const fn wished(name: &'static str, read: Read, make: Make) -> KnownStep {
+    KnownStep { name, read, make: Some(make) }
 }
 
 /// A recipe does the steps in this order; your own steps stand before `dtype`.
-const OURS: &[Row] = &[
+const OURS: &[KnownStep] = &[
     exact("select", |settings| Some(Arc::new(Selection::read(settings)?))),
     exact("strip-diff", |_| Some(Arc::new(StripDiff))),
     exact("squeeze-legacy", |_| Some(Arc::new(SqueezeLegacy))),
@@ -98,8 +98,8 @@ impl Registry {
 
     /// Rebuilds the step that a receipt names; the error says why not.
     pub(crate) fn read(&self, name: &str, settings: &Value) -> Result<Step, String> {
-        let read = match (row(name), self.own.get(name)) {
-            (Some(row), _) => (row.read)(settings),
+        let read = match (known(name), self.own.get(name)) {
+            (Some(step), _) => (step.read)(settings),
             (None, Some(own)) => own(settings),
             (None, None) => return Err("is not known".to_owned()),
         };
@@ -109,7 +109,7 @@ impl Registry {
     /// What a step of ours would pass over in the settings of a receipt, in words that follow "which": a setting that
     /// the step does not have, or a value that is not taken as it stands. `None` also for settings that cannot be read.
     pub(crate) fn odd_setting(&self, name: &str, settings: &Value) -> Option<String> {
-        let known = row(name).and_then(|row| (row.read)(settings))?.settings();
+        let known = known(name).and_then(|step| (step.read)(settings))?.settings();
         let (mut said, mut net) = (settings.clone(), None);
         if let (Value::Object(fields), None) = (&mut said, known.get("net")) {
             net = fields.remove("net");
@@ -124,7 +124,7 @@ impl Registry {
     /// A setting that a step of ours always has, and that the settings of a receipt lack, in words that follow "which".
     /// A list that is `null` had no room.
     pub(crate) fn lacking_setting(&self, name: &str, settings: &Value) -> Option<String> {
-        let known = row(name).and_then(|row| (row.read)(settings))?.settings();
+        let known = known(name).and_then(|step| (step.read)(settings))?.settings();
         if settings.is_null() {
             return Some("has null for its settings".to_owned());
         }
@@ -140,7 +140,7 @@ impl Registry {
         let none = json!({});
         let settings = if settings.is_null() { &none } else { settings };
         let found = self.read(name, settings);
-        if let (Err(_), Some(make)) = (&found, row(name).and_then(|row| row.make)) {
+        if let (Err(_), Some(make)) = (&found, known(name).and_then(|step| step.make)) {
             return make(settings, wish);
         }
         let step = found.map_err(|why| wish.refused(format!("the step {name:?} {why}")))?;
@@ -157,7 +157,7 @@ impl Registry {
 
     /// The rank of a step in the order of a recipe.
     pub(crate) fn rank(name: &str) -> usize {
-        let place = |name: &str| OURS.iter().position(|row| row.name == name);
+        let place = |name: &str| OURS.iter().position(|step| step.name == name);
         // Our steps have even ranks, so an odd rank before `dtype` is free for your own steps.
         place(name).map_or_else(|| 2 * place("dtype").unwrap_or_default() - 1, |place| 2 * place)
     }
@@ -205,6 +205,7 @@ fn short_of(said: &Value, known: &Value) -> Option<String> {
         _ => None,
     }
 }
-fn row(name: &str) -> Option<&'static Row> {
-    OURS.iter().find(|row| row.name == name)
+
+fn known(name: &str) -> Option<&'static KnownStep> {
+    OURS.iter().find(|step| step.name == name)
 }

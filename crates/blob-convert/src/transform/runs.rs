@@ -50,14 +50,14 @@ struct Run {
 
 /// The indices of an axis that are taken of an input.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct Indices {
     pub(super) extent: usize,
     pub(super) range: std::ops::Range<usize>,
 }
 
 impl Gather {
     /// Takes parts along an axis; together they make an array of the shape `made`, of elements of `width` bytes.
-    pub(super) fn new(made: &Shape, axis: usize, width: usize, parts: &[Part]) -> Self {
+    pub(super) fn new(made: &Shape, axis: usize, width: usize, parts: &[Indices]) -> Self {
         // Where there are no elements, the other extents may be of any size, and their product may overflow.
         let (outer, inner) = match made.dims() {
             _ if made.count() == 0 => (0, 0),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::f64_io::Places;
 use super::merge::axis_of;
-use super::runs::{Gather, Part, Whole};
+use super::runs::{Gather, Indices, Whole};
 use super::selection::Selection;
 use super::step::{Context, Made, Misfit, Outcome, Spec, Transform};
 
@@ -101,7 +101,7 @@ impl Split {
             let shape = Shape::new(dims).map_err(|e| Misfit::new(&spec.name, e.to_string()))?;
             let change = format!("indices {} to {} of axis {axis}", range.start, range.end);
             let gather =
-                Gather::new(&shape, axis, spec.dtype.size(), &[Part { extent, range }]).of_whole(unpacked.clone());
+                Gather::new(&shape, axis, spec.dtype.size(), &[Indices { extent, range }]).of_whole(unpacked.clone());
             let name = self.name(part);
             let name = if is_diff { TensorName::diff_of(&name) } else { name };
             let tensor = TensorSpec::new(name, spec.dtype, shape);

@@ -27,7 +27,7 @@ use crate::transform::{Registry, Selection};
 use crate::written::truncated;
 use remade::len_of;
 pub(in crate::verify) use remade::remade;
-use said::{Claims, Part, Source};
+use said::{Claims, Source, SparseArray};
 pub(crate) use source::{Relation, against_source};
 pub(super) use source::{left_out_is_said, of_several};
 
@@ -202,7 +202,7 @@ fn takes_some(step: &Step) -> bool {
 
 /// Checks the sparse arrays that were written as parts.
 fn of_sparse(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
-    for Part { name, kind, shape } in claims.sparse.items() {
+    for SparseArray { name, kind, shape } in claims.sparse.items() {
         let mut parts = ["values", "indices", "indptr"].into_iter().map(|part| format!("{name}#{part}"));
         let name = truncated(name);
         if !parts.any(|part| checkpoint.entry(&part).is_some()) {

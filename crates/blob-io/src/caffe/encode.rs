@@ -6,7 +6,7 @@
 use blob_core::{DType, Shape};
 
 use crate::error::Remedy;
-use crate::parts::{Part, varint};
+use crate::parts::{FilePart, varint};
 
 /// How blobs are stored. The default is Caffe's form since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn raw_type(dtype: DType) -> Option<u8> {
 
 impl Blob {
     /// The message's parts.
-    pub(crate) fn parts(&self, form: Form) -> Vec<Part> {
+    pub(crate) fn parts(&self, form: Form) -> Vec<FilePart> {
         let mut parts = Vec::new();
         let mut head = Vec::new();
         if form.legacy {
@@ -95,19 +95,19 @@ impl Blob {
         if !form.legacy && self.shape.num_axes() > 0 {
             let mut dims = Vec::new();
             self.shape.dims().iter().for_each(|dim| varint(&mut dims, *dim as u64));
-            shape.push(Part::Field(7, vec![Part::Field(1, vec![Part::Bytes(dims)])]));
+            shape.push(FilePart::Field(7, vec![FilePart::Field(1, vec![FilePart::Bytes(dims)])]));
         }
-        parts.push(Part::Bytes(head));
+        parts.push(FilePart::Bytes(head));
         let is_double = self.dtype == DType::F64;
         if let (true, Some(number)) = (form.raw, raw_type(self.dtype)) {
             parts.extend(shape);
-            parts.push(Part::Bytes(vec![0x50, number]));
+            parts.push(FilePart::Bytes(vec![0x50, number]));
             if self.diff.is_some() {
-                parts.push(Part::Bytes(vec![0x58, number]));
+                parts.push(FilePart::Bytes(vec![0x58, number]));
             }
             // These are bytes fields, which are stored even when empty.
-            parts.push(Part::Field(12, self.data.parts()));
-            parts.extend(self.diff.as_ref().map(|diff| Part::Field(13, diff.parts())));
+            parts.push(FilePart::Field(12, self.data.parts()));
+            parts.extend(self.diff.as_ref().map(|diff| FilePart::Field(13, diff.parts())));
         } else {
             let numbers = if is_double { [8, 9] } else { [5, 6] };
             let values = [Some(&self.data), self.diff.as_ref()].into_iter().zip(numbers);
@@ -115,23 +115,23 @@ impl Blob {
             // A packed field of no values is not stored.
             let values = values.flat_map(|(number, parts)| match self.shape.count() {
                 0 => parts,
-                _ => vec![Part::Field(number, parts)],
+                _ => vec![FilePart::Field(number, parts)],
             });
-            let values: Vec<Part> = values.collect();
+            let values: Vec<FilePart> = values.collect();
             let (first, then) = if is_double { (shape, values) } else { (values, shape) };
             parts.extend(first);
             parts.extend(then);
         }
-        parts.extend(self.unknown.iter().map(|&(from, len)| Part::Copy { from, len }));
+        parts.extend(self.unknown.iter().map(|&(from, len)| FilePart::Copy { from, len }));
         parts
     }
 }
 
 impl Values {
-    fn parts(&self) -> Vec<Part> {
+    fn parts(&self) -> Vec<FilePart> {
         match self {
-            Self::Tensor(tensor) => vec![Part::Values(*tensor)],
-            Self::Kept(runs) => runs.iter().map(|&(from, len)| Part::Copy { from, len }).collect(),
+            Self::Tensor(tensor) => vec![FilePart::Values(*tensor)],
+            Self::Kept(runs) => runs.iter().map(|&(from, len)| FilePart::Copy { from, len }).collect(),
         }
     }
 }

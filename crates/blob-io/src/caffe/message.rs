@@ -10,7 +10,7 @@ use crate::caffe::proto_fields::{blob_proto_vector, datum, net_parameter, solver
 use crate::caffe::types::v1_number;
 use crate::error::{Error, Remedy};
 use crate::format::Format;
-use crate::parts::{self, Part, Placed, varint};
+use crate::parts::{self, FilePart, Placed, varint};
 use crate::spec::{Problems, TensorSpec};
 
 /// No Caffe reads a longer message: protobuf counts a message's bytes in an `int`.
@@ -173,7 +173,7 @@ fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) 
 }
 
 /// The parts of one BlobProto whose tensors fit.
-pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<Part> {
+pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<FilePart> {
     let spec = &specs[pair.data];
     let blob = Blob {
         shape: spec.shape.clone(),
@@ -185,11 +185,11 @@ pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<Pa
     blob.parts(form)
 }
 
-fn blob_fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: Form) -> Vec<Part> {
-    blobs.iter().map(|blob| Part::Field(number, blob_parts(specs, *blob, form))).collect()
+fn blob_fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: Form) -> Vec<FilePart> {
+    blobs.iter().map(|blob| FilePart::Field(number, blob_parts(specs, *blob, form))).collect()
 }
 
-fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Problems) -> Part {
+fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Problems) -> FilePart {
     let numbers = if form.v1 { Generation::V1.numbers() } else { Generation::V2.numbers() };
     let mut parts = vec![text(numbers.name, &layer.name)];
     match &layer.layer_type {
@@ -201,7 +201,7 @@ fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Pro
         },
     }
     parts.extend(blob_fields(specs, &layer.blobs, numbers.blobs, form));
-    Part::Field(numbers.layer, parts)
+    FilePart::Field(numbers.layer, parts)
 }
 
 /// A layer to be added to a net, with a name and blobs; `None` if a blob does not fit.
@@ -211,14 +211,14 @@ pub(crate) fn new_layer(
     blobs: &[Pair],
     form: Form,
     problems: &mut Problems,
-) -> Option<Part> {
+) -> Option<FilePart> {
     let before = problems.len();
     blobs.iter().for_each(|blob| check(specs, *blob, form, problems));
     let layer = Layer { name: name.to_owned(), layer_type: None, blobs: blobs.to_vec() };
     (problems.len() == before).then(|| net_layer(specs, &layer, form, problems))
 }
 
-fn datum_parts(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut Problems) -> Vec<Part> {
+fn datum_parts(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems: &mut Problems) -> Vec<FilePart> {
     let Some(spec) = specs.get(tensor) else {
         problems.add("", format!("is tensor {tensor}, which does not exist"));
         return Vec::new();
@@ -230,27 +230,27 @@ fn datum_parts(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems
         problems.add(&spec.name, format!("is {dtype} of {shape}; a Datum is written of u8 or f32 of three axes"));
     }
     let extents = dims.iter().zip([datum::CHANNELS, datum::HEIGHT, datum::WIDTH]);
-    let mut parts: Vec<Part> = extents.map(|(dim, number)| int(number, Some(*dim as i32))).collect();
+    let mut parts: Vec<FilePart> = extents.map(|(dim, number)| int(number, Some(*dim as i32))).collect();
     let label = int(datum::LABEL, label);
     if is_float {
-        parts.extend([label, Part::Keyed(tensor, FLOAT)]);
+        parts.extend([label, FilePart::Keyed(tensor, FLOAT)]);
     } else {
-        parts.extend([Part::Field(datum::DATA, vec![Part::Values(tensor)]), label]);
+        parts.extend([FilePart::Field(datum::DATA, vec![FilePart::Values(tensor)]), label]);
     }
     parts
 }
 
 /// A text field.
-pub(crate) fn text(number: u32, text: &str) -> Part {
-    Part::Field(number, vec![Part::Bytes(text.as_bytes().to_vec())])
+pub(crate) fn text(number: u32, text: &str) -> FilePart {
+    FilePart::Field(number, vec![FilePart::Bytes(text.as_bytes().to_vec())])
 }
 
 /// An int32 field; empty without a value. A negative value is a varint of ten bytes.
-fn int(number: u32, value: Option<i32>) -> Part {
+fn int(number: u32, value: Option<i32>) -> FilePart {
     let mut bytes = Vec::new();
     if let Some(value) = value {
         varint(&mut bytes, u64::from(number) << 3);
         varint(&mut bytes, i64::from(value) as u64);
     }
-    Part::Bytes(bytes)
+    FilePart::Bytes(bytes)
 }

@@ -11,7 +11,7 @@ use crate::mxnet::flags;
 use crate::mxnet::list::{Array, ArrayContent, List};
 use crate::mxnet::read::LIST_MAGIC;
 use crate::mxnet::record::Version;
-use crate::parts::{self, Part, Placed};
+use crate::parts::{self, FilePart, Placed};
 use crate::spec::{Problems, TensorSpec, refuse, unique};
 
 /// The names in errors of a list and of a bare record.
@@ -62,7 +62,7 @@ pub(crate) fn plan(specs: &[TensorSpec], list: &List, is_bare: bool) -> Result<P
             laid.head.extend(key);
         }
     }
-    laid.parts.push(Part::Bytes(laid.head));
+    laid.parts.push(FilePart::Bytes(laid.head));
     parts::place(format, &laid.parts, specs, u64::MAX)
 }
 
@@ -93,7 +93,7 @@ struct ListParts<'a> {
     specs: &'a [TensorSpec],
     /// The bytes since the last values.
     head: Vec<u8>,
-    parts: Vec<Part>,
+    parts: Vec<FilePart>,
 }
 
 impl<'a> ListParts<'a> {
@@ -211,8 +211,8 @@ impl<'a> ListParts<'a> {
 
     /// Leaves room for a tensor's bytes.
     fn values(&mut self, tensor: usize) {
-        self.parts.push(Part::Bytes(std::mem::take(&mut self.head)));
-        self.parts.push(Part::Values(tensor));
+        self.parts.push(FilePart::Bytes(std::mem::take(&mut self.head)));
+        self.parts.push(FilePart::Values(tensor));
     }
 
     fn spec(&self, tensor: usize) -> Result<&'a TensorSpec, String> {

@@ -7,7 +7,7 @@ use blob_core::{Dims7, Shape};
 use crate::error::Error;
 use crate::neoml::archive::{Archive, ArchivePart, OldBlob};
 use crate::neoml::record::{self, HEAD, LONG};
-use crate::parts::{self, Part, Placed};
+use crate::parts::{self, FilePart, Placed};
 use crate::spec::{Problems, TensorSpec, refuse};
 
 /// The name of the format in errors.
@@ -22,9 +22,9 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
     let (mut parts, mut problems) = (Vec::new(), Problems::default());
     for part in &archive.parts {
         match part {
-            ArchivePart::Bytes(found) => parts.push(Part::Bytes(found.clone())),
+            ArchivePart::Bytes(found) => parts.push(FilePart::Bytes(found.clone())),
             ArchivePart::Kept(OldBlob { head, cells: from, len }) => {
-                parts.extend([Part::Bytes(head.to_vec()), Part::Copy { from: *from, len: *len }]);
+                parts.extend([FilePart::Bytes(head.to_vec()), FilePart::Copy { from: *from, len: *len }]);
             }
             ArchivePart::Blob { version, pack, tensor, found } => {
                 let spec = &specs[*tensor];
@@ -32,7 +32,7 @@ pub(crate) fn plan(specs: &[TensorSpec], archive: &Archive) -> Result<Placed, Er
                     Ok(new) if archive.is_fixed && found.is_some_and(|found| found.head != new) => {
                         problems.add(&spec.name, "is of another shape, and a pickle counts its bytes");
                     }
-                    Ok(new) => parts.extend([Part::Bytes(new.to_vec()), Part::Values(*tensor)]),
+                    Ok(new) => parts.extend([FilePart::Bytes(new.to_vec()), FilePart::Values(*tensor)]),
                     Err(problem) => problems.add(&spec.name, problem),
                 }
             }

@@ -20,7 +20,7 @@ use crate::onnx::proto::{
     TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 use crate::onnx::types;
-use crate::parts::{Part, Placed, place};
+use crate::parts::{FilePart, Placed, place};
 use crate::spec::{TensorSpec, refuse, total, unique};
 use crate::words::quoted;
 
@@ -64,7 +64,7 @@ pub(crate) fn plan(
     let outside = Outside::of(specs, model)?;
     let mut parts = parts(specs, model, &outside)?;
     // Each tensor has a place; those beside the model get theirs below.
-    parts.extend(outside.offsets.keys().map(|tensor| Part::Values(*tensor)));
+    parts.extend(outside.offsets.keys().map(|tensor| FilePart::Values(*tensor)));
     let mut placed = place(FORMAT, &parts, specs, u64::MAX)?;
     let frame = std::mem::take(&mut placed.frame);
     let keys = metadata.iter().map(|(key, _)| key.clone()).collect();
@@ -134,13 +134,13 @@ impl Plan {
 }
 
 /// The model up to the metadata, in the order of the fields' numbers.
-fn parts(specs: &[TensorSpec], model: &Model, outside: &Outside<'_>) -> Result<Vec<Part>, Error> {
+fn parts(specs: &[TensorSpec], model: &Model, outside: &Outside<'_>) -> Result<Vec<FilePart>, Error> {
     let places: HashMap<&str, usize> = specs.iter().enumerate().map(|(place, spec)| (&*spec.name, place)).collect();
     let constants = model.initializers.iter().filter_map(constant).collect::<Result<Vec<_>, Error>>()?;
     let nodes = constants.into_iter().chain(model.nodes.iter().map(node));
-    let mut graph: Vec<Part> =
-        nodes.map(|node| Part::Field(graph_proto::NODE, vec![Part::Bytes(node.encode_to_vec())])).collect();
-    graph.push(Part::Bytes(GraphProto { name: Some(model.name.clone()), ..GraphProto::default() }.encode_to_vec()));
+    let mut graph: Vec<FilePart> =
+        nodes.map(|node| FilePart::Field(graph_proto::NODE, vec![FilePart::Bytes(node.encode_to_vec())])).collect();
+    graph.push(FilePart::Bytes(GraphProto { name: Some(model.name.clone()), ..GraphProto::default() }.encode_to_vec()));
     for initializer in &model.initializers {
         let Initializer::Stored { name, dtype, shape } = initializer else { continue };
         let found = places.get(&**name).copied().filter(|place| {
@@ -152,19 +152,19 @@ fn parts(specs: &[TensorSpec], model: &Model, outside: &Outside<'_>) -> Result<V
         };
         let mut head = tensor(name, *dtype, shape, None)?;
         let values = match outside.offsets.get(&found) {
-            None => Some(Part::Field(tensor_fields::RAW_DATA, vec![Part::Values(found)])),
+            None => Some(FilePart::Field(tensor_fields::RAW_DATA, vec![FilePart::Values(found)])),
             Some(offset) => {
                 head.external_data = outside.place(*offset, specs[found].byte_len());
                 head.data_location = Some(DataLocation::External.into());
                 None
             }
         };
-        let fields = std::iter::once(Part::Bytes(head.encode_to_vec())).chain(values);
-        graph.push(Part::Field(graph_proto::INITIALIZER, fields.collect()));
+        let fields = std::iter::once(FilePart::Bytes(head.encode_to_vec())).chain(values);
+        graph.push(FilePart::Field(graph_proto::INITIALIZER, fields.collect()));
     }
     let values = |values: &[Value]| values.iter().map(value).collect::<Result<Vec<_>, Error>>();
     let (input, output, value_info) = (values(&model.inputs)?, values(&model.outputs)?, values(&model.values)?);
-    graph.push(Part::Bytes(GraphProto { input, output, value_info, ..GraphProto::default() }.encode_to_vec()));
+    graph.push(FilePart::Bytes(GraphProto { input, output, value_info, ..GraphProto::default() }.encode_to_vec()));
     let head = ModelProto {
         ir_version: Some(model.ir_version),
         producer_name: Some("blob".to_owned()),
@@ -180,9 +180,9 @@ fn parts(specs: &[TensorSpec], model: &Model, outside: &Outside<'_>) -> Result<V
         domains.into_iter().map(|domain| OperatorSetIdProto { domain: Some(domain.to_owned()), version: Some(1) });
     let opset_import = std::iter::once(own).chain(others).collect();
     Ok(vec![
-        Part::Bytes(head.encode_to_vec()),
-        Part::Field(model_proto::GRAPH, graph),
-        Part::Bytes(ModelProto { opset_import, ..ModelProto::default() }.encode_to_vec()),
+        FilePart::Bytes(head.encode_to_vec()),
+        FilePart::Field(model_proto::GRAPH, graph),
+        FilePart::Bytes(ModelProto { opset_import, ..ModelProto::default() }.encode_to_vec()),
     ])
 }
 

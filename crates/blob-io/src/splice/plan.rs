@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Change, Splice, padded};
+use super::{BlobChange, Splice, padded};
 use crate::caffe::encode::{self, Blob, Form, Values};
 use crate::caffe::message::{self, MAX_BYTES};
 use crate::caffe::proto_fields::net_parameter;
@@ -13,12 +13,12 @@ use crate::caffe::tree;
 use crate::entry::Entry;
 use crate::error::Error;
 use crate::format::Format;
-use crate::parts::{self, Part, Placed};
+use crate::parts::{self, FilePart, Placed};
 use crate::spec::{Problems, TensorSpec};
 use crate::wire::protobuf::{Field, Span};
 
 /// A range of the file, and the new parts for this range.
-type Edit = (Span, Vec<Part>);
+type Edit = (Span, Vec<FilePart>);
 
 /// Lays out the changed file; see [`Layout::spliced`](crate::layout::Layout::spliced).
 pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, Error> {
@@ -40,22 +40,22 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
         parts.extend(message::new_layer(specs, name, blobs, form, &mut problems));
     }
     problems.refused(splice.base.format().name()).map_err(|e| e.about(splice.base.name()))?;
-    let is_copy = matches!(parts[..], [] | [Part::Copy { .. }]);
+    let is_copy = matches!(parts[..], [] | [FilePart::Copy { .. }]);
     let max_len = if is_copy { u64::MAX } else { MAX_BYTES };
     parts::place(splice.base.format().name(), &parts, specs, max_len)
 }
 
 /// The parts of a message with edits in ascending order; all other bytes are kept.
-fn with_edits(span: Span, edits: Vec<Edit>) -> Vec<Part> {
+fn with_edits(span: Span, edits: Vec<Edit>) -> Vec<FilePart> {
     let mut parts = Vec::new();
     let mut at = span.start;
     for (range, new) in edits {
-        parts.push(Part::Copy { from: at, len: range.start - at });
+        parts.push(FilePart::Copy { from: at, len: range.start - at });
         parts.extend(new);
         at = range.end;
     }
-    parts.push(Part::Copy { from: at, len: span.end - at });
-    parts.retain(|part| !matches!(part, Part::Copy { len: 0, .. }));
+    parts.push(FilePart::Copy { from: at, len: span.end - at });
+    parts.retain(|part| !matches!(part, FilePart::Copy { len: 0, .. }));
     parts
 }
 
@@ -73,10 +73,10 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems
         return layer.field.map(|field| (field.whole, Vec::new())).into_iter().collect();
     }
     for top in wired.into_iter().flat_map(|wired| &wired.tops).filter(|top| top.is_renamed) {
-        edits.push((top.field.whole, vec![Part::Field(top.field.number, vec![Part::Bytes(top.name.clone())])]));
+        edits.push((top.field.whole, vec![FilePart::Field(top.field.number, vec![FilePart::Bytes(top.name.clone())])]));
         is_resized = true;
     }
-    edits.extend(splice.biased.get(&layer_index).map(|(at, byte)| (*at, vec![Part::Bytes(vec![*byte])])));
+    edits.extend(splice.biased.get(&layer_index).map(|(at, byte)| (*at, vec![FilePart::Bytes(vec![*byte])])));
     if let Some(name) = splice.renamed.get(&layer_index) {
         let (number, is_nested) = layer.name_number;
         let content =
@@ -93,14 +93,14 @@ fn layer(specs: &[TensorSpec], splice: &Splice<'_>, layer_index: usize, problems
             continue;
         }
         if let Some((at, tensors)) = in_place(specs, splice, (layer_index, *index), change) {
-            edits.extend(at.into_iter().zip(tensors.into_iter().map(|tensor| vec![Part::Values(tensor)])));
+            edits.extend(at.into_iter().zip(tensors.into_iter().map(|tensor| vec![FilePart::Values(tensor)])));
             continue;
         }
         let Some((new, form)) = rewritten(specs, splice, (layer_index, *index), change, problems) else { continue };
         let range = blob.map_or(Span { start: layer.end, end: layer.end }, |blob| blob.whole);
         let number = blob.map_or(layer.blob_number, |blob| blob.number);
         let parts = new.parts(form);
-        edits.push((range, if number == 0 { parts } else { vec![Part::Field(number, parts)] }));
+        edits.push((range, if number == 0 { parts } else { vec![FilePart::Field(number, parts)] }));
         is_resized = true;
     }
     // New blobs have the same offset and keep the given order.
@@ -123,10 +123,10 @@ fn rewrite_layer(field: Field, nested: &[Field], edits: Vec<Edit>) -> Edit {
     }
     for (place, edits) in inner {
         let Field { number, whole, content } = nested[place];
-        outer.push((whole, vec![Part::Field(number, with_edits(content, edits))]));
+        outer.push((whole, vec![FilePart::Field(number, with_edits(content, edits))]));
     }
     outer.sort_by_key(|(range, _)| range.start);
-    (field.whole, vec![Part::Field(field.number, with_edits(field.content, outer))])
+    (field.whole, vec![FilePart::Field(field.number, with_edits(field.content, outer))])
 }
 
 /// The entries of a stored blob: the data, and the diff, if there is one.
@@ -143,7 +143,7 @@ fn in_place(
     specs: &[TensorSpec],
     splice: &Splice<'_>,
     at: (usize, usize),
-    change: &Change,
+    change: &BlobChange,
 ) -> Option<(Vec<Span>, Vec<usize>)> {
     let stored = change.stored.as_ref()?;
     if splice.form.is_some_and(|form| Form { v1: false, ..form } != stored.form) {
@@ -176,7 +176,7 @@ fn rewritten(
     specs: &[TensorSpec],
     splice: &Splice<'_>,
     at: (usize, usize),
-    change: &Change,
+    change: &BlobChange,
     problems: &mut Problems,
 ) -> Option<(Blob, Form)> {
     let (data_entry, diff_entry) = entries(splice, at);

@@ -72,7 +72,7 @@ pub(super) struct Claims {
     #[serde(default)]
     pub(super) transforms: List<Step>,
     #[serde(default)]
-    pub(super) sparse: List<Part>,
+    pub(super) sparse: List<SparseArray>,
     #[serde(default)]
     pub(super) left_out: List<LeftOut>,
     #[serde(default, rename = "part")]
@@ -164,7 +164,7 @@ pub(super) struct Changed {
 
 /// A sparse array that was written as parts.
 #[derive(Debug, Deserialize, PartialEq)]
-pub(super) struct Part {
+pub(super) struct SparseArray {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) shape: Vec<u64>,
