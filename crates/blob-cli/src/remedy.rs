@@ -127,7 +127,7 @@ static WAYS: &[Way] = &[
         "--names raw keeps the names that it has; `blob rename --map FILE` gives others",
         After,
     ),
-    way(Remedy::Dtype, "dtype", "--dtype f32 rounds floats to f32, and likewise the others", After),
+    way(Remedy::Dtype, "dtype", "--dtype f32 converts floats to f32, and likewise the others", After),
     way(Remedy::SkipUnsupported, "skip_unsupported", "--skip-unsupported leaves these arrays out", Before),
     way(Remedy::SkipUnsupported, "exclude", "--exclude NAME leaves one of several arrays out", Nowhere),
     way(Remedy::Net, "net", "name the net: --net deploy.prototxt", Nowhere),
