@@ -89,9 +89,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use self::context::Context;
 use self::pinned::Pinned;
 use self::queue::CudaQueue;
+use crate::access::DeviceId;
 use crate::device::{Device, HostBlock, Queue};
 use crate::error::Error;
-use crate::ids::DeviceId;
 use crate::meter::Meter;
 
 pub use failure::Failure;

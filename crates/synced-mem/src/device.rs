@@ -13,8 +13,8 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::access::{DeviceId, QueueId};
 use crate::error::Error;
-use crate::ids::{DeviceId, QueueId};
 use crate::meter::Meter;
 use crate::origin::OriginError;
 

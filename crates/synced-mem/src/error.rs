@@ -4,8 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::access::{Access, Location};
-use crate::ids::{DeviceId, QueueId};
+use crate::access::{Access, DeviceId, Location, QueueId};
 use crate::origin::OriginError;
 
 /// A failed memory operation. Every written byte is valid in some copy and has its old value, with two exceptions.

@@ -5,10 +5,9 @@
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
-use crate::access::Location;
+use crate::access::{DeviceId, Location};
 use crate::coherence::plan::Dirty;
 use crate::error::Error;
-use crate::ids::DeviceId;
 use crate::stats::Traffic;
 use crate::sync::{AtomicBool, AtomicUsize, Lock, Ordering, thread_local};
 

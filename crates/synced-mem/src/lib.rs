@@ -131,7 +131,6 @@ mod error;
 #[allow(unsafe_code)]
 mod fork;
 mod host;
-mod ids;
 mod ledger;
 #[allow(unsafe_code)]
 pub mod loopback;
@@ -143,7 +142,7 @@ mod shared;
 mod stats;
 mod sync;
 
-pub use access::{Access, Head, Location};
+pub use access::{Access, DeviceId, Head, Location, QueueId};
 pub use budget::Budget;
 pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Host, HostBlock, Queue};
@@ -151,7 +150,7 @@ pub use engine::state::Lacking;
 pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};
-pub use ids::{DeviceId, QueueId};
+
 pub use ledger::BudgetStats;
 pub use meter::Meter;
 pub use origin::{Origin, OriginError};

@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::access::Location;
+use crate::access::{DeviceId, Location};
 use crate::error::Error;
 use crate::fork::Process;
-use crate::ids::DeviceId;
 use crate::ledger::Ledger;
 use crate::stats::{EventKind, Stats, Traffic};
 

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use crate::access::DeviceId;
 use crate::error::Error;
-use crate::ids::DeviceId;
 
 /// How often something was done, and with how many bytes in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

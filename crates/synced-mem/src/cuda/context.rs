@@ -15,9 +15,9 @@ use super::here::Here;
 use super::modules::Modules;
 use super::peers::{self, Peers};
 use super::ring::Rings;
+use crate::access::DeviceId;
 use crate::error::Error;
 use crate::fork::Process;
-use crate::ids::DeviceId;
 use crate::meter::Meter;
 
 /// The primary context of a GPU, which other libraries of the process share. Objects made there hold the context.

@@ -15,9 +15,9 @@ use super::failure::{Failure, answer};
 use super::stopped::Stopped;
 use super::stream::Stream;
 use super::{pinned, staging};
+use crate::access::QueueId;
 use crate::device::{Block, Device, Host, Queue};
 use crate::error::Error;
-use crate::ids::QueueId;
 use crate::origin::OriginError;
 
 /// A queue of a GPU.

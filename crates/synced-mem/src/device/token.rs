@@ -9,12 +9,10 @@ use std::marker::PhantomData;
 use std::ops::{Deref, Range, RangeBounds};
 use std::sync::Arc;
 
-use crate::access::Access;
-use crate::borrow::Lease;
-use crate::borrow::{check, resolve};
+use crate::access::{Access, QueueId};
+use crate::borrow::{Lease, check, resolve};
 use crate::device::{Block, Queue};
 use crate::error::Error;
-use crate::ids::QueueId;
 
 /// Bytes of a device's copy, borrowed to be read by work on one queue.
 #[derive(Debug)]

@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::access::QueueId;
 use crate::device::Queue;
 use crate::error::Error;
-use crate::ids::QueueId;
 
 #[derive(Clone)]
 pub(crate) struct QueueHandle {

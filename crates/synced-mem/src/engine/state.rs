@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::access::{Intent, Location};
+use crate::access::{DeviceId, Intent, Location};
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
 use crate::coherence::plan::place::device_slot;
@@ -21,7 +21,6 @@ use crate::engine::queue::QueueHandle;
 use crate::error::Error;
 use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;
-use crate::ids::DeviceId;
 use crate::ledger::Account;
 use crate::origin::Origin;
 

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use crate::access::Location;
+use crate::access::{DeviceId, Location};
 use crate::coherence::facts::HOST;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
-use crate::ids::DeviceId;
 use crate::ledger::Account;
 
 /// Room that a copy lacks for memory.
