@@ -128,8 +128,6 @@ pub mod cuda;
 mod device;
 mod engine;
 mod error;
-#[allow(unsafe_code)]
-mod fork;
 mod host;
 mod ledger;
 #[allow(unsafe_code)]

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::access::{DeviceId, Location};
 use crate::error::Error;
-use crate::fork::Process;
 use crate::ledger::Ledger;
 use crate::stats::{EventKind, Stats, Traffic};
+use crate::sync::Process;
 
 /// The counters of a device, shared by all memories that use it, and the device's own [`Budget`](crate::Budget::of). A
 /// backend keeps one for [`Device::meter`].

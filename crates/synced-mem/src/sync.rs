@@ -1,10 +1,25 @@
 //! The one door to the synchronisation primitives, so that loom can take their place in its models; and a value behind
-//! a lock, with the ways there that an operation may have. It leaves out `Arc`: this crate's use of it is std's own
-//! business, and loom's cannot hold a trait object.
+//! a lock, with the ways there that an operation may have. A fork copies locks, but not the threads that hold them, so
+//! a lock knows its process: a child process never waits for a lock from before the fork. The file leaves out `Arc`:
+//! this crate's use of `Arc` is std's own business, and loom's cannot hold a trait object.
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod blind;
+#[cfg(feature = "cuda")]
+pub(crate) mod first;
+#[cfg(all(target_os = "linux", not(miri)))]
+#[allow(unsafe_code)]
+mod watched;
 
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU32;
 
-use crate::fork::Process;
+#[cfg(not(all(target_os = "linux", not(miri))))]
+use blind::watch;
+#[cfg(all(target_os = "linux", not(miri)))]
+use watched::watch;
+
+use crate::error::Error;
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -102,5 +117,42 @@ impl<S> Door<S> for Locked<'_, S> {
 
     fn settled(&mut self) {
         self.lock.settled.notify_all();
+    }
+}
+
+// ---- forks ----
+
+/// The number of forks between the first process and this one, since a lock was first made.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// A process, by which a fork is told from the parents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// The calling process. Its children will know that they are others.
+    pub(crate) fn current() -> Self {
+        watch();
+        // Relaxed: the number changes in the only thread of a new process.
+        Self(FORKS.load(Ordering::Relaxed))
+    }
+
+    /// Whether this is the calling process.
+    #[inline]
+    pub(crate) fn is_current(self) -> bool {
+        FORKS.load(Ordering::Relaxed) == self.0
+    }
+
+    /// # Errors
+    /// [`Error::Forked`] in another process.
+    #[inline]
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if self.is_current() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// Panics in another process.
+    #[inline]
+    pub(crate) fn expect_current(self) {
+        assert!(self.is_current(), "{}", Error::Forked);
     }
 }

@@ -17,8 +17,8 @@ use super::peers::{self, Peers};
 use super::ring::Rings;
 use crate::access::DeviceId;
 use crate::error::Error;
-use crate::fork::Process;
 use crate::meter::Meter;
+use crate::sync::Process;
 
 /// The primary context of a GPU, which other libraries of the process share. Objects made there hold the context.
 pub(super) struct Context {

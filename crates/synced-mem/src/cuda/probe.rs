@@ -10,7 +10,7 @@ use libloading::Library;
 
 use super::failure::{Failure, answer};
 use crate::error::Error;
-use crate::fork::first::First;
+use crate::sync::first::First;
 
 /// The oldest driver that serves: that of CUDA 12.0, as `cuDriverGetVersion` has it.
 const OLDEST: u32 = 12_000;

@@ -11,7 +11,7 @@ use super::calls::Held;
 use super::kernel::is_in_kernel;
 use super::schedule::{Lane, State};
 use super::task::{Entry, Task};
-use crate::fork::Process;
+use crate::sync::Process;
 use crate::{DeviceId, QueueId};
 
 /// When enqueued work runs. A kernel runs only within [`launch`](super::launch),
