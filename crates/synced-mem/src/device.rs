@@ -3,8 +3,6 @@
 //! The traits are `unsafe` to implement, because this crate rests the soundness of safe functions on their promises.
 //! Declarations alone, with the upload of a backend that has no way of its own: no name of a backend, no coherence.
 
-pub(crate) mod token;
-
 use std::any::Any;
 use std::fmt;
 use std::mem;

@@ -4,8 +4,8 @@
 mod events;
 #[allow(unsafe_code)]
 pub(crate) mod perform;
-pub(crate) mod queue;
 pub(crate) mod serve;
 pub(crate) mod state;
 mod step;
 pub(crate) mod tidy;
+mod wait;

@@ -141,8 +141,8 @@ mod stats;
 mod sync;
 
 pub use access::{Access, DeviceId, Head, Location, QueueId};
+pub use borrow::{Arg, DeviceMut, DeviceRef};
 pub use budget::Budget;
-pub use device::token::{Arg, DeviceMut, DeviceRef};
 pub use device::{Block, Device, Host, HostBlock, Queue};
 pub use engine::state::Lacking;
 pub use error::Error;

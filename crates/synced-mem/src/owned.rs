@@ -14,11 +14,9 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::access::{Head, Intent, Location};
-use crate::borrow::{check, resolve};
+use crate::borrow::{ClaimedRange, DeviceMut, DeviceRef, QueueHandle, check, resolve};
 use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::device::Queue;
-use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::queue::QueueHandle;
 use crate::engine::serve;
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::error::Error;

@@ -18,13 +18,10 @@ use std::time::{Duration, Instant};
 
 use self::inner::{Inner, Waiter};
 use crate::access::{Access, Head, Intent, Location};
-use crate::borrow::Lease;
-use crate::borrow::{check, resolve};
+use crate::borrow::{ClaimedRange, DeviceMut, DeviceRef, Lease, QueueHandle, check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Dirty, Request};
 use crate::device::Queue;
-use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Asked, Lacking, Met, Operation, State};
 use crate::error::Error;
 use crate::host::pool::HostPool;

@@ -16,8 +16,8 @@ use super::failure::{Failure, answer};
 use super::image::{Image, Owned};
 use super::modules::{Found, Module, compile, find_or, lock};
 use super::queue::CudaQueue;
+use crate::borrow::Arg;
 use crate::device::Queue;
-use crate::device::token::Arg;
 use crate::error::Error;
 
 /// The kernels of one PTX text, as a `static`:

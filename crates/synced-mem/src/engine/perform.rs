@@ -15,13 +15,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::{Access, Intent};
+use crate::borrow::{DeviceRef, QueueHandle};
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Step;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
-use crate::device::token::DeviceRef;
 use crate::engine::events::Deferred;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Asked, Brings, DeviceCopy, DeviceMemory, Met, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;

@@ -10,14 +10,13 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::{DeviceId, Intent, Location};
+use crate::borrow::{DeviceRef, QueueHandle};
 use crate::coherence::facts::{ADOPTED, Facts, HOST};
 use crate::coherence::plan::Request;
 use crate::coherence::plan::place::device_slot;
 use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
-use crate::device::token::DeviceRef;
 use crate::device::{Block, Queue};
 use crate::engine::events::Events;
-use crate::engine::queue::QueueHandle;
 use crate::error::Error;
 use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;

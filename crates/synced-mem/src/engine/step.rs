@@ -5,14 +5,15 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use crate::borrow::QueueHandle;
 use crate::coherence::facts::{HOST, HOSTS};
 use crate::coherence::plan::place::{device_slot, host_slot};
 use crate::coherence::plan::{self, Next, Progress, Refusal, Request, Step};
 use crate::coherence::replicas::Slot;
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::perform::room::Room;
-use crate::engine::queue::{Failure, FailureKind, QueueHandle, Wait, Waited};
 use crate::engine::state::{Asked, Met, Operation, State};
+use crate::engine::wait::{Failure, FailureKind, Wait, Waited};
 use crate::error::Error;
 use crate::host::pool::HostPool;
 use crate::stats::EventKind;

@@ -3,10 +3,10 @@
 
 use std::mem;
 
+use crate::borrow::QueueHandle;
 use crate::coherence::plan::{Bound, Request};
 use crate::coherence::uses::Uses;
 use crate::engine::events::Pending;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{FreedBlock, Operation, State};
 use crate::engine::step::run;
 use crate::error::Error;

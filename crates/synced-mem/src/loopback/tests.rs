@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use super::calls::OPERATIONS;
 use super::memory::POISON;
 use super::*;
-use crate::device::token::{ClaimedRange, DeviceMut, DeviceRef};
+use crate::borrow::{ClaimedRange, DeviceMut, DeviceRef};
 use crate::{Access, Arg, Block};
 
 /// Names of what ran, in order.

@@ -6,9 +6,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::borrow::QueueHandle;
 use crate::coherence::plan::Request;
 use crate::device::Queue;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Brings, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;

@@ -12,8 +12,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::borrow::DeviceMut;
 use crate::device::Queue;
-use crate::device::token::DeviceMut;
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::owned::SyncedMem;

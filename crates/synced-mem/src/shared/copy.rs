@@ -6,10 +6,9 @@ use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
 
 use crate::access::{Access, Intent};
+use crate::borrow::{ClaimedRange, DeviceRef, QueueHandle};
 use crate::coherence::plan::Request;
 use crate::device::Queue;
-use crate::device::token::{ClaimedRange, DeviceRef};
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Asked, Brings, Lacking, Operation};
 use crate::error::Error;
 use crate::shared::SharedMem;

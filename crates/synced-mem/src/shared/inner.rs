@@ -9,12 +9,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::access::{Access, Location};
-use crate::borrow::{Lease, Lender};
-use crate::borrow::{check, resolve};
+use crate::borrow::{Lease, Lender, QueueHandle, check, resolve};
 use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::coherence::replicas::Slot;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::{serve, tidy};
 use crate::error::Error;

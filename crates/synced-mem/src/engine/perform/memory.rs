@@ -8,12 +8,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::borrow::QueueHandle;
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::Block;
 use crate::engine::events::Deferred;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::{DeviceMemory, FreedBlock, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::borrow::QueueHandle;
 use crate::coherence::moving::{Landing, Moving};
 use crate::coherence::plan::Step;
 use crate::coherence::replicas::ORIGIN;
@@ -16,8 +17,8 @@ use crate::coherence::uses::Uses;
 use crate::device::{Block, Host};
 use crate::engine::perform::reading::{Read, Reading};
 use crate::engine::perform::transfer;
-use crate::engine::queue::{QueueHandle, Wait, Waited};
 use crate::engine::state::State;
+use crate::engine::wait::{Wait, Waited};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
 use crate::stats::EventKind;

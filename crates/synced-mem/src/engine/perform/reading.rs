@@ -9,10 +9,10 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::borrow::QueueHandle;
 use crate::coherence::moving::{Landing, Moving};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::origin::{Origin, OriginError};

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use crate::access::{DeviceId, Location};
+use crate::borrow::QueueHandle;
 use crate::coherence::facts::HOST;
 use crate::coherence::replicas::{ORIGIN, Slot};
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::ledger::Account;

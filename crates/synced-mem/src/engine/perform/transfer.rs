@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use crate::access::Access;
+use crate::borrow::QueueHandle;
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::moving::{Landing, Moving};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Host;
-use crate::engine::queue::QueueHandle;
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::stats::EventKind;
