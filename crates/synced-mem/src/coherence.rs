@@ -5,7 +5,6 @@ pub(crate) mod borrows;
 pub(crate) mod broken;
 pub(crate) mod facts;
 mod intervals;
-mod live;
 pub(crate) mod moving;
 pub(crate) mod plan;
 pub(crate) mod ranges;

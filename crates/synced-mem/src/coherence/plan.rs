@@ -16,6 +16,7 @@ use std::ops::Range;
 use crate::access::{Access, Intent};
 use crate::coherence::facts::{Facts, HOST};
 use crate::coherence::plan::place::{device_slot, host_slot};
+use crate::coherence::ranges::meet;
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::coherence::uses::Waited;
 use crate::error::Error;
@@ -359,10 +360,6 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             None => Break(Err(Refusal::Failed)),
         }
     }
-}
-
-fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
-    one.start.max(other.start) < one.end.min(other.end)
 }
 
 #[cfg(test)]

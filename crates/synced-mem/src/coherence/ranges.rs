@@ -5,6 +5,12 @@
 use std::iter;
 use std::ops::Range;
 
+/// Whether two ranges have a byte in common.
+#[inline]
+pub(crate) fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start.max(other.start) < one.end.min(other.end)
+}
+
 /// A set of byte ranges. Two equal sets have the same ranges, however the sets were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ranges {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
-use crate::coherence::live::{Guard, LiveGuards};
+use crate::coherence::borrows::{Guard, LiveGuards};
 use crate::coherence::ranges::Ranges;
 
 /// How many ranges of past accesses are kept for each queue and kind of access, at most. Joining two costs only waits.

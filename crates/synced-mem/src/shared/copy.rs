@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::access::{Access, Intent};
 use crate::borrow::{ClaimedRange, DeviceRef, QueueHandle};
 use crate::coherence::plan::Request;
+use crate::coherence::ranges::meet;
 use crate::device::Queue;
 use crate::engine::state::{Asked, Brings, Lacking, Operation};
 use crate::error::Error;
@@ -38,8 +39,7 @@ impl SharedMem {
         if range.is_empty() || (self.ptr_eq(source) && to == range) {
             return Ok(());
         }
-        let overlap = range.start.max(to.start) < range.end.min(to.end);
-        if self.ptr_eq(source) && overlap {
+        if self.ptr_eq(source) && meet(&range, &to) {
             return Err(Error::Conflict {
                 wanted: Access::Write,
                 wanted_range: to,

@@ -7,7 +7,8 @@ use std::ops::Range;
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::moving::Moving;
-use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, meet, perform, wait};
+use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, perform, wait};
+use crate::coherence::ranges::meet;
 use crate::coherence::replicas::{Action, ORIGIN, Slot};
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {

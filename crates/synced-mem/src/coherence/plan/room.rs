@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use crate::access::Access;
 use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::plan::{Bound, Dirty, NOTHING, Next, Plan, Planner, Refusal, Step, meet, perform, wait};
-use crate::coherence::ranges::Ranges;
+use crate::coherence::plan::{Bound, Dirty, NOTHING, Next, Plan, Planner, Refusal, Step, perform, wait};
+use crate::coherence::ranges::{Ranges, meet};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::error::Error;
 
