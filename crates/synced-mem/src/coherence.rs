@@ -2,10 +2,8 @@
 //! Pure: no buffer, no call of a queue, so each file is tested against a model.
 
 pub(crate) mod borrows;
-pub(crate) mod broken;
 pub(crate) mod facts;
 mod intervals;
-pub(crate) mod moving;
 pub(crate) mod plan;
 pub(crate) mod ranges;
 pub(crate) mod replicas;

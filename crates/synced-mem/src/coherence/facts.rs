@@ -3,27 +3,26 @@
 //! the facts. Pure: no byte and no call of a queue is here. Relies on `replicas` and `uses`. After an action or a wait
 //! the facts are changed here; no action is performed here.
 
-mod landing;
+pub(crate) mod moving;
 mod users;
 
 use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::Access;
+use crate::access::{Access, Intent};
 use crate::coherence::borrows::Borrows;
-use crate::coherence::broken::Broken;
-use crate::coherence::moving::Moving;
+use crate::coherence::facts::moving::{Arriving, Moving};
 use crate::coherence::ranges::Ranges;
-use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
+use crate::coherence::replicas::{ADOPTED, HOST, HOSTS, ORIGIN, Replicas, Slot};
 use crate::coherence::uses::{Clock, Uses, Waited};
+use crate::error::Error;
 
-/// The host's own memory: the only host copy that is ever written.
-pub(crate) const HOST: Slot = Slot(0);
-/// Adopted read-only bytes.
-pub(crate) const ADOPTED: Slot = Slot(1);
-/// How many of the slots, the lowest, are the host's.
-pub(crate) const HOSTS: usize = 2;
+/// At most this many uses a copy has, by queue and kind of access, before the queues of the oldest are waited for.
+/// Otherwise a queue for each request would be kept until the next write, and asked at each access.
+const MAX_USERS: usize = 64;
+/// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
+const MAX_RETIRED: usize = 2;
 
 /// `Q` is a handle of a queue.
 #[derive(Debug)]
@@ -69,30 +68,11 @@ pub(crate) struct CopyFacts<Q> {
     arriving: Vec<Arriving<Q>>,
 }
 
-/// Bytes that a queue has yet to deliver.
+/// The queues whose failure lasts, as far as they are known, each with its error. The list saves waits and stops a
+/// failure from spreading; no soundness rests on it. A queue that works again is taken off it.
 #[derive(Debug)]
-struct Arriving<Q> {
-    queue: Q,
-    /// When the last of it was entered.
-    last: u64,
-    ranges: Ranges,
-}
-
-impl Slot {
-    /// Whether this is a copy on the host.
-    pub(crate) fn is_host(self) -> bool {
-        self.0 < HOSTS
-    }
-
-    /// Which of the devices this is.
-    pub(crate) fn device(self) -> Option<usize> {
-        self.0.checked_sub(HOSTS).filter(|_| self != ORIGIN)
-    }
-
-    /// The slot of a device by its index.
-    pub(crate) fn of_device(index: usize) -> Self {
-        Slot(HOSTS + index)
-    }
+pub(crate) struct Broken<Q> {
+    known: Vec<(Q, Error)>,
 }
 
 impl<Q> CopyFacts<Q> {
@@ -165,6 +145,35 @@ impl<Q> Facts<Q> {
             }
         }
         missing.iter().map(|range| range.len()).sum()
+    }
+
+    /// The copy that serves an access on the host: adopted memory serves readers while it holds the range and our own
+    /// memory does not.
+    pub(crate) fn host_slot(&self, range: &Range<usize>, intent: Intent) -> Slot {
+        let is_adopted = self.copy(ADOPTED).has_memory
+            && intent == Intent::Read
+            && self.replicas.holds(ADOPTED, range)
+            && !self.replicas.holds(HOST, range);
+        if is_adopted { ADOPTED } else { HOST }
+    }
+
+    /// The copy that serves an access on a device whose own copy is `own`. A device that shares the host's memory reads
+    /// bytes there, unless its own copy has all of them. No queue sees a lent slice.
+    #[inline]
+    pub(crate) fn device_slot(&self, own: Slot, range: &Range<usize>, intent: Intent) -> Slot {
+        if !self.copy(own).shares_host || intent != Intent::Read || self.replicas.holds(own, range) {
+            return own;
+        }
+        let host = self.host_slot(range, intent);
+        if self.copy(host).is_lent { own } else { host }
+    }
+
+    /// Whether a transfer from one copy to another ends with its step: one of a lent slice, or one that may wait for
+    /// the device.
+    pub(crate) fn is_staged(&self, from: Slot, to: Slot) -> bool {
+        let (host, device) = if from.is_host() { (from, to) } else { (to, from) };
+        let is_transfer = host.is_host() && !device.is_host();
+        is_transfer && (self.copy(host).is_lent || self.copy(device).stages[host.0])
     }
 
     // ---- after an action ----
@@ -242,39 +251,11 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         })
     }
 
-    /// The queues that may still write `range` in the copies that hold it, but for one.
-    pub(crate) fn deliverers(&self, slot: Slot, range: &Range<usize>, waited: &Waited<Q>) -> Vec<Q> {
-        let mut queues = self.copy(HOST).uses.waits(None, range, Access::Read, waited);
-        for other in self.device_slots().filter(|&other| other != slot) {
-            if self.replicas.valid(other).overlaps(range) {
-                queues.extend(self.copy(other).uses.waits(None, range, Access::Read, waited));
-            }
-        }
-        queues.dedup();
-        queues
-    }
-
-    /// The working queues that have yet to deliver bytes of this copy to other copies. The `overwritten` bytes do not
-    /// count.
-    pub(crate) fn working_deliverers(&self, slot: Slot, overwritten: &Range<usize>, waited: &Waited<Q>) -> Vec<Q> {
-        let mut queues = Vec::new();
-        for held in self.replicas.valid(slot).iter() {
-            let mut kept = Ranges::of(held);
-            kept.remove(overwritten);
-            for part in kept.iter() {
-                queues.extend(self.deliverers(slot, &part, waited));
-            }
-        }
-        queues.retain(|queue| !self.broken.has(queue));
-        queues.dedup();
-        queues
-    }
-
-    /// The bytes that queues of this kind have yet to deliver to a host copy. From a failed queue the bytes may never
-    /// come.
-    pub(crate) fn awaited(&self, slot: Slot, mut kind: impl FnMut(&Q) -> bool) -> impl Iterator<Item = Range<usize>> {
-        let theirs = self.copy(slot).arriving.iter().filter(move |arriving| kind(&arriving.queue));
-        theirs.flat_map(|arriving| arriving.ranges.iter())
+    /// Whether an operation leaves ranges to merge, buffers to free or users to wait for.
+    pub(crate) fn is_untidy(&self) -> bool {
+        !self.replicas.is_bounded()
+            || self.retired.len() > MAX_RETIRED
+            || (self.copies.iter().any(|copy| copy.uses.len() > MAX_USERS) && !self.excess_users().is_empty())
     }
 
     // ---- after an action ----
@@ -289,25 +270,6 @@ impl<Q: Clone + PartialEq> Facts<Q> {
     /// The same for a token of one owner, which has no guard.
     pub(crate) fn enter_token(&mut self, slot: Slot, by: &Q, range: &Range<usize>, access: Access) -> Option<Arc<()>> {
         self.copies[slot.0].uses.enter_token(by, range, access, &self.clock)
-    }
-
-    /// A queue will write `range` of a host copy.
-    pub(crate) fn arrive(&mut self, slot: Slot, queue: &Q, range: &Range<usize>) {
-        self.enter(slot, queue, range, Access::Write, None);
-        let arriving = &mut self.copies[slot.0].arriving;
-        arriving.retain_mut(|arriving| {
-            arriving.ranges.remove(range);
-            !arriving.ranges.is_empty()
-        });
-        let (clock, last) = (&self.clock, self.clock.now());
-        let mut ours = arriving.iter_mut().filter(|arriving| arriving.queue == *queue);
-        match ours.find(|arriving| !clock.separates(arriving.last)) {
-            Some(arriving) => {
-                arriving.ranges.insert(range.clone());
-                arriving.last = last;
-            }
-            None => arriving.push(Arriving { queue: queue.clone(), last, ranges: Ranges::of(range.clone()) }),
-        }
     }
 
     /// A borrow is over: no more work is launched under the borrow.
@@ -325,30 +287,52 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         }
         self.retired.iter_mut().for_each(|uses| uses.finish(queue, began));
     }
+}
 
-    /// A queue has failed: the bytes that it was to deliver may not have arrived, so the host gives up those which
-    /// another copy holds. There is no slice of these bytes yet, because none is handed out before the queue has been
-    /// synchronised.
-    pub(crate) fn distrust(&mut self, queue: &Q) {
-        let lost: Vec<_> = self.awaited(HOST, |by| by == queue).collect();
-        for range in lost {
-            let only = self.replicas.only_in(HOST, &range);
-            for shared in only.missing(&range).iter() {
-                self.replicas.give_up(HOST, &shared);
-                self.copies[HOST.0].expect_no_more(queue, &shared);
-            }
-        }
+impl<Q> Broken<Q> {
+    pub(crate) const fn new() -> Self {
+        Self { known: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// The queues, from the one that has been known for longest.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Q> {
+        self.known.iter().map(|(queue, _)| queue)
+    }
+
+    /// Forgets all but these.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Q) -> bool) {
+        self.known.retain(|(queue, _)| keep(queue));
     }
 }
 
-impl<Q: PartialEq> CopyFacts<Q> {
-    /// No delivery of these bytes by this queue is expected any more.
-    fn expect_no_more(&mut self, queue: &Q, range: &Range<usize>) {
-        self.arriving.retain_mut(|arriving| {
-            if arriving.queue == *queue {
-                arriving.ranges.remove(range);
-            }
-            !arriving.ranges.is_empty()
-        });
+impl<Q: PartialEq> Broken<Q> {
+    pub(crate) fn has(&self, queue: &Q) -> bool {
+        self.queues().any(|known| known == queue)
+    }
+
+    /// Whether one of these is broken.
+    pub(crate) fn has_any(&self, queues: &[Q]) -> bool {
+        queues.iter().any(|queue| self.has(queue))
+    }
+
+    pub(crate) fn add(&mut self, queue: Q, error: Error) {
+        if !self.has(&queue) {
+            self.known.push((queue, error));
+        }
+    }
+
+    /// The queue works again, or is forgotten.
+    pub(crate) fn remove(&mut self, queue: &Q) {
+        self.retain(|known| known != queue);
+    }
+
+    /// The first of the known ones that is among these, and its error.
+    pub(crate) fn first_of(&self, queues: &[Q]) -> Option<(&Q, &Error)> {
+        let mut known = self.known.iter();
+        known.find(|(queue, _)| queues.contains(queue)).map(|(queue, error)| (queue, error))
     }
 }

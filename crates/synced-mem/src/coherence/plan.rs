@@ -7,17 +7,15 @@
 //! step.
 
 mod moves;
-pub(crate) mod place;
 mod room;
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::ops::Range;
 
 use crate::access::{Access, Intent};
-use crate::coherence::facts::{Facts, HOST};
-use crate::coherence::plan::place::{device_slot, host_slot};
+use crate::coherence::facts::Facts;
 use crate::coherence::ranges::meet;
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::replicas::{HOST, ORIGIN, Slot};
 use crate::coherence::uses::Waited;
 use crate::error::Error;
 
@@ -204,8 +202,8 @@ pub(crate) fn met_at<Q: Clone + PartialEq>(
     intent: Intent,
 ) -> Option<Slot> {
     let slot = match by {
-        None => host_slot(facts, range, intent),
-        Some(by) => device_slot(facts, facts.home_of(by)?, range, intent),
+        None => facts.host_slot(range, intent),
+        Some(by) => facts.device_slot(facts.home_of(by)?, range, intent),
     };
     let copy = facts.copy(slot);
     let is_met = facts.broken.is_empty()
@@ -309,7 +307,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     // ---- accesses ----
 
     fn host(&self, range: &Range<usize>, intent: Intent) -> Plan<Q> {
-        let (slot, access) = (host_slot(self.facts, range, intent), intent.access());
+        let (slot, access) = (self.facts.host_slot(range, intent), intent.access());
         self.alloc(slot)?;
         let mut overwritten = range;
         if intent != Intent::Overwrite {
@@ -322,7 +320,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     fn device(&self, by: &Q, range: &Range<usize>, intent: Intent) -> Plan<Q> {
         let access = intent.access();
         let slot = self.copy_of(by)?;
-        if device_slot(self.facts, slot, range, intent).is_host() {
+        if self.facts.device_slot(slot, range, intent).is_host() {
             // The device may read at any time from now on, so that the host, not the queue, waits for writes.
             return self.host(range, intent);
         }
@@ -337,7 +335,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
     }
 
     fn prefetch(&self, range: &Range<usize>) -> Plan<Q> {
-        let slot = host_slot(self.facts, range, Intent::Read);
+        let slot = self.facts.host_slot(range, Intent::Read);
         self.alloc(slot)?;
         self.bring(slot, range)
     }

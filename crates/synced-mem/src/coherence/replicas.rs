@@ -15,10 +15,31 @@ pub(crate) struct Slot(pub(crate) usize);
 /// The origin, which stands for no copy: its bytes are only read, and never become valid again there after a write.
 pub(crate) const ORIGIN: Slot = Slot(usize::MAX);
 
+/// The host's own memory: the only host copy that is ever written.
+pub(crate) const HOST: Slot = Slot(0);
+/// Adopted read-only bytes.
+pub(crate) const ADOPTED: Slot = Slot(1);
+/// How many of the slots, the lowest, are the host's.
+pub(crate) const HOSTS: usize = 2;
+
 static NOWHERE: Ranges = Ranges::new();
 
-/// How many of the slots, the lowest, are the host's.
-const HOST_SLOTS: usize = 2;
+impl Slot {
+    /// Whether this is a copy on the host.
+    pub(crate) fn is_host(self) -> bool {
+        self.0 < HOSTS
+    }
+
+    /// Which of the devices this is.
+    pub(crate) fn device(self) -> Option<usize> {
+        self.0.checked_sub(HOSTS).filter(|_| self != ORIGIN)
+    }
+
+    /// The slot of a device by its index.
+    pub(crate) fn of_device(index: usize) -> Self {
+        Slot(HOSTS + index)
+    }
+}
 
 /// One step on the way to a valid range.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +87,7 @@ impl Replicas {
         Replicas {
             len,
             most: (len / BYTES_A_RANGE).clamp(MIN_RANGES, MAX_RANGES),
-            valid: vec![Ranges::new(); HOST_SLOTS],
+            valid: vec![Ranges::new(); HOSTS],
             origin: None,
         }
     }
@@ -219,7 +240,7 @@ impl Replicas {
     /// Where the memory is valid, as Caffe would say it. A memory of no bytes is never more than `Uninitialized`.
     pub(crate) fn head(&self) -> Head {
         let whole = 0..self.len;
-        let (hosts, devices) = self.valid.split_at(HOST_SLOTS);
+        let (hosts, devices) = self.valid.split_at(HOSTS);
         let mut host_lacks = Ranges::of(whole.clone());
         let held = hosts.iter().flat_map(Ranges::iter);
         held.for_each(|held| host_lacks.remove(&held));

@@ -16,9 +16,8 @@ use std::sync::Arc;
 
 use crate::access::{Access, Intent};
 use crate::borrow::{DeviceRef, QueueHandle};
-use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::Step;
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::device::Block;
 use crate::engine::events::Deferred;
 use crate::engine::state::{Asked, Brings, DeviceCopy, DeviceMemory, Met, Operation, State};

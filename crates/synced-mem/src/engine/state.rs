@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use crate::access::{DeviceId, Intent, Location};
 use crate::borrow::{DeviceRef, QueueHandle};
-use crate::coherence::facts::{ADOPTED, Facts, HOST};
+use crate::coherence::facts::Facts;
 use crate::coherence::plan::Request;
-use crate::coherence::plan::place::device_slot;
-use crate::coherence::replicas::{ORIGIN, Replicas, Slot};
+use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Replicas, Slot};
 use crate::device::{Block, Queue};
 use crate::engine::events::Events;
 use crate::error::Error;
@@ -268,7 +267,7 @@ impl State {
         let never_written = facts.lacking(&all, range);
         let of = |slots: &[Slot]| facts.lacking(slots, range) - never_written;
         let devices = self.homes().map(|(slot, _, home)| {
-            let is_read_there = device_slot(facts, slot, range, Intent::Read).is_host();
+            let is_read_there = facts.device_slot(slot, range, Intent::Read).is_host();
             (Arc::clone(home), if is_read_there { of(&[HOST, ADOPTED]) } else { of(&[slot]) })
         });
         let devices = devices.collect();

@@ -6,10 +6,8 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use crate::borrow::QueueHandle;
-use crate::coherence::facts::{HOST, HOSTS};
-use crate::coherence::plan::place::{device_slot, host_slot};
 use crate::coherence::plan::{self, Next, Progress, Refusal, Request, Step};
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{HOST, HOSTS, Slot};
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::perform::room::Room;
 use crate::engine::state::{Asked, Met, Operation, State};
@@ -113,8 +111,8 @@ impl State {
     pub(super) fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
         let Asked { by, range, intent, .. } = *asked;
         let slot = match by.map(|by| self.make_home(by)) {
-            None => host_slot(&self.facts, range, intent),
-            Some(own) => device_slot(&self.facts, own, range, intent),
+            None => self.facts.host_slot(range, intent),
+            Some(own) => self.facts.device_slot(own, range, intent),
         };
         self.hand_out(asked, slot, has_acted)
     }

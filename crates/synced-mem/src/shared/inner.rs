@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use crate::access::{Access, Location};
 use crate::borrow::{Lease, Lender, QueueHandle, check, resolve};
-use crate::coherence::facts::HOST;
 use crate::coherence::plan::{Bound, Dirty, Request};
-use crate::coherence::replicas::Slot;
+use crate::coherence::replicas::{HOST, Slot};
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::{serve, tidy};
 use crate::error::Error;

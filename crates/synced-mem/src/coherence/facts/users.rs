@@ -1,14 +1,9 @@
 //! The users of copies and of buffers that are read no more: which are too many, or unknown to be over, and which
 //! queues a memory can forget. Pure, as the facts are.
 
-use super::{Facts, HOSTS};
+use super::{Facts, MAX_RETIRED, MAX_USERS};
+use crate::coherence::replicas::HOSTS;
 use crate::coherence::uses::{Uses, each_once};
-
-/// At most this many uses a copy has, by queue and kind of access, before the queues of the oldest are waited for.
-/// Otherwise a queue for each request would be kept until the next write, and asked at each access.
-const MAX_USERS: usize = 64;
-/// How many host buffers are kept until their queues are idle, at most, unless a queue is broken.
-const MAX_RETIRED: usize = 2;
 
 impl<Q> Facts<Q> {
     /// Finds out which tokens without a guard are gone, where a copy has too many users.
@@ -41,13 +36,6 @@ impl<Q: Clone + PartialEq> Facts<Q> {
     pub(crate) fn users_of_retired(&self) -> Vec<Q> {
         let too_many = self.retired.len().saturating_sub(MAX_RETIRED);
         each_once(self.retired.iter().take(too_many).flat_map(Uses::queues).collect::<Vec<_>>().iter())
-    }
-
-    /// Whether an operation leaves ranges to merge, buffers to free or users to wait for.
-    pub(crate) fn is_untidy(&self) -> bool {
-        !self.replicas.is_bounded()
-            || self.retired.len() > MAX_RETIRED
-            || (self.copies.iter().any(|copy| copy.uses.len() > MAX_USERS) && !self.excess_users().is_empty())
     }
 
     /// Whether some copy has been used by this queue, or would be, but for reads of host copies.

@@ -5,11 +5,10 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::ops::Range;
 
 use crate::access::Access;
-use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::moving::Moving;
+use crate::coherence::facts::moving::Moving;
 use crate::coherence::plan::{NOTHING, Next, Plan, Planner, Step, Steps, perform, wait};
 use crate::coherence::ranges::meet;
-use crate::coherence::replicas::{Action, ORIGIN, Slot};
+use crate::coherence::replicas::{ADOPTED, Action, HOST, ORIGIN, Slot};
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {
     pub(super) fn alloc(&self, slot: Slot) -> Plan<Q> {

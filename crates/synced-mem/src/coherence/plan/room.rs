@@ -6,10 +6,9 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::ops::Range;
 
 use crate::access::Access;
-use crate::coherence::facts::{ADOPTED, HOST};
 use crate::coherence::plan::{Bound, Dirty, NOTHING, Next, Plan, Planner, Refusal, Step, perform, wait};
 use crate::coherence::ranges::{Ranges, meet};
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::error::Error;
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::borrow::QueueHandle;
-use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::Block;
 use crate::engine::events::Deferred;

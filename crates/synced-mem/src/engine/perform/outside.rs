@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::access::Access;
 use crate::borrow::QueueHandle;
-use crate::coherence::moving::{Landing, Moving};
+use crate::coherence::facts::moving::{Landing, Moving};
 use crate::coherence::plan::Step;
 use crate::coherence::replicas::ORIGIN;
 use crate::coherence::uses::Uses;

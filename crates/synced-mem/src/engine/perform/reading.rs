@@ -10,7 +10,7 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::borrow::QueueHandle;
-use crate::coherence::moving::{Landing, Moving};
+use crate::coherence::facts::moving::{Landing, Moving};
 use crate::coherence::replicas::{ORIGIN, Slot};
 use crate::device::Block;
 use crate::engine::state::State;

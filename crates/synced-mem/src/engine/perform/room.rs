@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::access::{DeviceId, Location};
 use crate::borrow::QueueHandle;
-use crate::coherence::facts::HOST;
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::replicas::{HOST, ORIGIN, Slot};
 use crate::engine::state::State;
 use crate::error::Error;
 use crate::ledger::Account;

@@ -5,9 +5,8 @@ use std::ops::Range;
 
 use crate::access::Access;
 use crate::borrow::QueueHandle;
-use crate::coherence::facts::{ADOPTED, HOST};
-use crate::coherence::moving::{Landing, Moving};
-use crate::coherence::replicas::{ORIGIN, Slot};
+use crate::coherence::facts::moving::{Landing, Moving};
+use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::device::Host;
 use crate::engine::state::State;
 use crate::error::Error;

@@ -2,7 +2,7 @@
 
 use super::world::Arrival;
 use super::*;
-use crate::coherence::moving::Moving;
+use crate::coherence::facts::moving::Moving;
 
 /// Another thread moves a byte between the host and a device: both copies keep their memory, the byte is not written,
 /// and an access to the other byte does not wait, but for copies that are left to queues that have failed. Whatever the

@@ -9,9 +9,9 @@ use std::ops::Range;
 
 use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
-use crate::coherence::facts::ADOPTED;
-use crate::coherence::moving::Moving;
+use crate::coherence::facts::moving::Moving;
 use crate::coherence::ranges::Ranges;
+use crate::coherence::replicas::ADOPTED;
 
 pub(super) const SLOTS: usize = 4;
 /// By device, as `10 * kind + device`: the home queues; others of them that work; and queues that have failed.
@@ -343,12 +343,12 @@ impl<const BYTES: usize> World<BYTES> {
     pub(super) fn check_met(&mut self, request: &Request<u8>) {
         match request {
             Request::Host { range, intent } => {
-                let slot = host_slot(&self.facts, range, *intent);
+                let slot = self.facts.host_slot(range, *intent);
                 self.hand_out(slot, None, range, *intent);
             }
             Request::Device { by, range, intent } => {
                 let own = self.facts.home_of(by).expect("the copy of a queue that works");
-                let slot = device_slot(&self.facts, own, range, *intent);
+                let slot = self.facts.device_slot(own, range, *intent);
                 // A device that reads host bytes where they lie does so at once, or later.
                 self.hand_out(slot, Some(*by).filter(|_| !slot.is_host()), range, *intent);
                 if slot.is_host() {
@@ -356,7 +356,7 @@ impl<const BYTES: usize> World<BYTES> {
                 }
             }
             Request::Prefetch { range } => {
-                assert!(self.facts.replicas.holds(host_slot(&self.facts, range, Read), range));
+                assert!(self.facts.replicas.holds(self.facts.host_slot(range, Read), range));
             }
             Request::Evict { slot, range, .. } => {
                 let slots = if *slot == HOST { vec![HOST, ADOPTED] } else { vec![*slot] };

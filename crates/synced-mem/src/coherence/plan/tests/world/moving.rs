@@ -1,8 +1,8 @@
 //! Transfers that are made without the lock, by this thread and by another.
 
 use super::*;
-use crate::coherence::facts::HOSTS;
-use crate::coherence::moving::Landing;
+use crate::coherence::facts::moving::Landing;
+use crate::coherence::replicas::HOSTS;
 
 /// What the transfer of another thread has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
