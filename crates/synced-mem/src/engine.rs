@@ -7,5 +7,4 @@ pub(crate) mod perform;
 pub(crate) mod serve;
 pub(crate) mod state;
 mod step;
-pub(crate) mod tidy;
 mod wait;

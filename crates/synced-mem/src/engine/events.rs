@@ -5,6 +5,8 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::borrow::QueueHandle;
+use crate::coherence::facts::CopyFacts;
 use crate::device::{Block, Queue};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
@@ -47,6 +49,12 @@ impl Events {
         if self.observer.is_some() {
             self.tell(kind, range, queue, error);
         }
+    }
+
+    /// Counts an event of a range of a copy.
+    #[inline]
+    pub(crate) fn count_on(&mut self, kind: EventKind, range: &Range<usize>, copy: &CopyFacts<QueueHandle>) {
+        self.count(kind, range.clone(), range.len(), copy.home.as_deref(), None);
     }
 
     #[cold]

@@ -7,7 +7,6 @@ mod memory;
 pub(crate) mod outside;
 mod reading;
 pub(crate) mod room;
-mod transfer;
 
 use std::any::Any;
 use std::ops::Range;
@@ -16,9 +15,10 @@ use std::sync::Arc;
 
 use crate::access::{Access, Intent};
 use crate::borrow::{DeviceRef, QueueHandle};
-use crate::coherence::plan::Step;
+use crate::coherence::facts::moving::{Landing, Moving};
+use crate::coherence::plan::{self, Step};
 use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
-use crate::device::Block;
+use crate::device::{Block, Host};
 use crate::engine::events::Deferred;
 use crate::engine::state::{Asked, Brings, DeviceCopy, DeviceMemory, Met, Operation, State};
 use crate::error::Error;
@@ -168,11 +168,31 @@ impl State {
             Some(block) => self.replace_block(slot, block, range),
             None => self.claim(slot, range),
         }
-        self.count(EventKind::DeviceCopy, range, slot);
+        self.events.count_on(EventKind::DeviceCopy, range, self.facts.copy(slot));
         Ok(())
     }
 
     // ---- valid bytes ----
+
+    /// The usual case: there is nothing to do but to hand out. Else none, and the state is as before, except that the
+    /// queue of the access may have become the home of its device's copy, as `advance` would make it.
+    pub(crate) fn meet_at_once(&mut self, asked: &Asked<'_>) -> Option<Met> {
+        if let Some(by) = asked.by {
+            self.make_home(by);
+        }
+        let slot = plan::met_at(&self.facts, asked.by, asked.range, asked.intent)?;
+        Some(self.hand_out(asked, slot, false))
+    }
+
+    /// After the last step for an access.
+    pub(crate) fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
+        let Asked { by, range, intent, .. } = *asked;
+        let slot = match by.map(|by| self.make_home(by)) {
+            None => self.facts.host_slot(range, intent),
+            Some(own) => self.facts.device_slot(own, range, intent),
+        };
+        self.hand_out(asked, slot, has_acted)
+    }
 
     /// An access has been met at a copy, and the bytes belong to the caller. `has_moved`: a step was performed for it.
     pub(crate) fn hand_out(&mut self, asked: &Asked<'_>, slot: Slot, has_moved: bool) -> Met {
@@ -194,7 +214,7 @@ impl State {
             }
         }
         if intent != Intent::Overwrite && !has_moved {
-            self.count(EventKind::Avoided, range, slot);
+            self.events.count_on(EventKind::Avoided, range, self.facts.copy(slot));
         }
         if intent != Intent::Read {
             self.claim(slot, range);
@@ -203,6 +223,16 @@ impl State {
             }
         }
         Met { slot, hold }
+    }
+
+    /// A copy was borrowed.
+    #[inline]
+    fn touch_room(&self, slot: Slot) {
+        if self.accounts.is_some() {
+            self.accounts_of(slot).for_each(|account| account.touch());
+        } else if let Some(account) = self.own_account(slot) {
+            account.touch();
+        }
     }
 
     /// Takes the validity of `range` from all other copies.
@@ -221,4 +251,120 @@ impl State {
         self.facts.replicas.give_up(slot, range);
         if slot == ORIGIN { self.leave_origin_if_stale() } else { self.free_if_stale(slot) }
     }
+
+    // ---- transfers ----
+
+    fn copy(&mut self, from: Slot, to: Slot, range: &Range<usize>) -> Result<(), Error> {
+        match (from.is_host(), to.is_host()) {
+            (true, true) => self.copy_adopted(range),
+            (true, false) => self.upload(from, to, range)?,
+            (false, true) => self.download(from, range)?,
+            (false, false) => self.cross(from, to, range)?,
+        }
+        self.facts.replicas.add(to, range.clone());
+        self.count_copy(from, to, range);
+        Ok(())
+    }
+
+    /// A step outside the lock is over.
+    pub(crate) fn land(&mut self, moving: &Moving, queue: Option<&QueueHandle>, landing: Landing) {
+        self.facts.land(moving, queue, landing);
+        self.settlements += 1;
+        if landing.is_there {
+            self.count_copy(moving.from, moving.to, &moving.range);
+        }
+    }
+
+    /// Counts bytes that have become valid.
+    fn count_copy(&mut self, from: Slot, to: Slot, range: &Range<usize>) {
+        if from == ORIGIN {
+            self.events.count_on(EventKind::OriginRead, range, self.facts.copy(HOST));
+        }
+        let (kind, counted) = match (from.is_host() || from == ORIGIN, to.is_host()) {
+            (true, true) if from == ORIGIN => return,
+            (true, true) => (EventKind::HostCopy, HOST),
+            (true, false) => (EventKind::Upload, to),
+            (false, true) => (EventKind::Download, from),
+            (false, false) => (EventKind::DeviceCopy, to),
+        };
+        self.events.count_on(kind, range, self.facts.copy(counted));
+    }
+
+    /// Adopted bytes to memory of our own.
+    fn copy_adopted(&mut self, range: &Range<usize>) {
+        let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
+        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second
+        // writable (slot HOST holds no other kind). No queue writes the first or uses the second (waited for). No
+        // reference points into this range of HOST: the bytes are not valid there, and only valid bytes are referred
+        // to.
+        unsafe { to.copy_from_nonoverlapping(from, range.len()) };
+    }
+
+    fn upload(&mut self, from: Slot, to: Slot, range: &Range<usize>) -> Result<(), Error> {
+        let queue = self.home(to)?;
+        self.facts.enter(to, &queue, range, Access::Write, None);
+        let (ptr, len) = (self.host_ptr(from, range.start), range.len());
+        let block = self.block(to)?;
+        // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The host
+        // bytes stay readable, and are unchanged during the call because no queue writes them any more (waited for).
+        // After the call, unless the queue is done with the bytes, the host copy has an entry for this read, and each
+        // write or free waits for that entry.
+        let host = unsafe { queue.upload(&**block, range.start, ptr, len) };
+        if !has_left_host(&host) {
+            self.facts.enter(from, &queue, range, Access::Read, None);
+        }
+        host.map(drop)
+    }
+
+    fn download(&mut self, from: Slot, range: &Range<usize>) -> Result<(), Error> {
+        let queue = self.home(from)?;
+        self.facts.enter(from, &queue, range, Access::Read, None);
+        let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
+        let block = self.block(from)?;
+        // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them. The host
+        // bytes are writable, and in no other use: not valid on the host, so no reference points to them; all queues
+        // that use them come before this one (waited for), and the entry keeps all others away until the queue is
+        // synchronised.
+        let host = unsafe { queue.download(&**block, range.start, ptr, len) };
+        if !has_left_host(&host) {
+            self.facts.arrive(HOST, &queue, range);
+        }
+        host.map(drop)
+    }
+
+    /// From a device to one that reaches the first, on the destination's queue.
+    fn cross(&mut self, from: Slot, to: Slot, range: &Range<usize>) -> Result<(), Error> {
+        let queue = self.home(to)?;
+        self.facts.enter(from, &queue, range, Access::Read, None);
+        self.facts.enter(to, &queue, range, Access::Write, None);
+        let (from, to) = (self.block(from)?, self.block(to)?);
+        let (start, len) = (range.start, range.len());
+        // SAFETY: both blocks have `len` bytes of the memory, `range` within them; the destination's is of this queue's
+        // device, which reaches the other (asked by the plan). Both copies have entries for this access.
+        unsafe { queue.copy(&**to, start, &**from, start, len) }
+    }
+
+    /// Zeros, where nothing was ever written.
+    fn fill(&mut self, to: Slot, range: &Range<usize>) -> Result<(), Error> {
+        if !to.is_host() {
+            let queue = self.home(to)?;
+            self.facts.enter(to, &queue, range, Access::Write, None);
+            // SAFETY: the block is of this queue's device and has `len` bytes of the memory, `range` within them.
+            unsafe { queue.fill(&**self.block(to)?, range.start, range.len())? };
+        } else if self.hosts[HOST.0].as_ref().is_some_and(|buffer| !buffer.is_clean()) {
+            let (ptr, len) = (self.host_ptr(HOST, range.start), range.len());
+            // SAFETY: our own writable bytes, `range` within them. No queue uses them (waited for), and no reference
+            // points to bytes that are not valid.
+            unsafe { ptr.write_bytes(0, len) };
+        }
+        self.facts.replicas.add(to, range.clone());
+        self.events.count_on(EventKind::Fill, range, self.facts.copy(to));
+        Ok(())
+    }
+}
+
+/// Whether a transfer is done with the host bytes when the call returns. A call that failed may have enqueued the
+/// transfer.
+fn has_left_host(host: &Result<Host, Error>) -> bool {
+    matches!(host, Ok(Host::Done))
 }

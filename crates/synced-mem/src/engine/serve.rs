@@ -1,12 +1,25 @@
-//! An operation from its request to its end: the loop of `step`, then the work that is left behind, by `tidy`. Decides
-//! nothing, and performs nothing.
+//! An operation from its request to its end: at once, or by the loop of `step`; then the work that is left behind, with
+//! no access to fail: sets of ranges are bounded, memory is given back, users of copies are waited for. One thread at a
+//! time does that. Decides nothing, and performs nothing.
 
-use crate::coherence::plan::Bound;
-use crate::engine::state::{Asked, Met, Operation, State};
+use std::mem;
+
+use crate::borrow::QueueHandle;
+use crate::coherence::plan::{Bound, Request};
+use crate::coherence::uses::Uses;
+use crate::engine::events::Pending;
+use crate::engine::state::{Asked, FreedBlock, Met, Operation, State};
 use crate::engine::step::run;
-use crate::engine::tidy::follow_up;
 use crate::error::Error;
 use crate::sync::Door;
+
+/// The work that an operation leaves behind.
+enum Followup {
+    /// Only user code.
+    Tell(Pending),
+    /// Ranges to merge, memory to give back.
+    Tidy,
+}
 
 /// Brings bytes to where they are asked for, then does the work that this leaves behind. `answer` is asked under the
 /// lock under which the access was met. Afterwards the sets of ranges are `bound`.
@@ -49,4 +62,94 @@ pub(crate) fn act(
     let (result, followup) = run(&mut door, &mut operation, check, |_, _| (), State::followup);
     follow_up(&mut door, followup, bound);
     result
+}
+
+// ---- left behind ----
+
+/// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
+pub(crate) fn shrink(mut door: impl Door<State>) {
+    let users = door.with(|state| {
+        state.facts.slots().for_each(|slot| state.free_if_stale(slot));
+        state.facts.retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
+    });
+    users.into_iter().for_each(|queue| housekeeping(&mut door, Request::Idle(vec![queue])));
+    let followup = door.with(State::followup);
+    follow_up(&mut door, followup, Bound::Gaps);
+}
+
+/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after the release.
+pub(crate) fn end(state: &mut State) {
+    state.end();
+    state.events.take_pending().into_iter().for_each(Pending::run);
+}
+
+fn follow_up(door: &mut impl Door<State>, followup: Option<Followup>, bound: Bound) {
+    match followup {
+        None => {}
+        Some(Followup::Tell(pending)) => pending.run(),
+        Some(Followup::Tidy) => tidy(door, bound),
+    }
+}
+
+#[cold]
+fn tidy(door: &mut impl Door<State>, bound: Bound) {
+    housekeeping(door, Request::Bound(bound));
+    let users = door.with(|state| {
+        state.sweep();
+        state.facts.users_of_retired()
+    });
+    housekeeping(door, Request::Idle(users));
+    let users = door.with(|state| {
+        state.facts.release_holds();
+        state.facts.excess_users()
+    });
+    housekeeping(door, Request::Idle(users));
+    let mut put_off = Vec::new();
+    loop {
+        let freed = door.with(State::take_freed);
+        if freed.is_empty() {
+            break;
+        }
+        for freed in freed {
+            match freed.finish_uses() {
+                // This thread runs a kernel. The next access that is made elsewhere gives the block back.
+                Err(Error::CalledFromKernel { .. }) => put_off.push(freed),
+                finished => door.with(|state| state.end_block(freed, finished)),
+            }
+        }
+    }
+    let pending = door.with(|state| {
+        state.freed.append(&mut put_off);
+        state.events.take_pending()
+    });
+    pending.into_iter().for_each(Pending::run);
+}
+
+/// Runs a request of our own, which no access made. A failure is counted and reported to the observer, not returned:
+/// the access keeps its bytes, and the next access tries again.
+fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
+    let mut operation = Operation::new(request);
+    if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
+        door.with(|state| state.failed(error));
+    }
+}
+
+impl State {
+    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
+    /// under which they were looked for, because a thread that frees a block meanwhile leaves the block to the tidying
+    /// thread.
+    fn take_freed(&mut self) -> Vec<FreedBlock> {
+        let freed = mem::take(&mut self.freed);
+        self.is_tidying = !freed.is_empty();
+        freed
+    }
+
+    /// One thread at a time tidies up, so that the other threads need not wait for queues.
+    fn followup(&mut self) -> Option<Followup> {
+        if (self.facts.is_untidy() || !self.freed.is_empty()) && !self.is_tidying {
+            self.is_tidying = true;
+            return Some(Followup::Tidy);
+        }
+        self.events.take_pending().map(Followup::Tell)
+    }
 }

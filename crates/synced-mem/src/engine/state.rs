@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub(crate) freed: Vec<FreedBlock>,
     /// How many steps outside the lock have been settled: a thread with one in its way looks again after the next.
     pub(crate) settlements: u64,
-    /// Whether a thread tidies up, after [`is_untidy`](Self::is_untidy).
+    /// Whether a thread gives memory back, and waits for the users of copies.
     pub(crate) is_tidying: bool,
     pub(crate) pool: Option<HostPool>,
     /// While any byte there is what the memory holds.
@@ -243,6 +243,12 @@ impl State {
         self.devices[index].views[slot.0].clone()
     }
 
+    /// The memory's account in the own budget of a copy's device. Not for the host.
+    #[inline]
+    pub(crate) fn own_account(&self, slot: Slot) -> Option<&Arc<Account>> {
+        slot.device().and_then(|index| self.devices.get(index)?.account.as_ref())
+    }
+
     /// Each device that this memory has been on, with its copy and the queue that used it last.
     pub(crate) fn homes(&self) -> impl Iterator<Item = (Slot, DeviceId, &QueueHandle)> {
         let copies = self.facts.device_slots().zip(&self.devices);
@@ -253,11 +259,6 @@ impl State {
     pub(crate) fn devices_with_bytes(&self) -> Vec<DeviceId> {
         let held = self.homes().filter(|(slot, ..)| !self.facts.replicas.valid(*slot).is_empty());
         held.map(|(_, device, _)| device).collect()
-    }
-
-    /// Whether an operation leaves ranges to merge, or memory to give back.
-    pub(crate) fn is_untidy(&self) -> bool {
-        self.facts.is_untidy() || !self.freed.is_empty()
     }
 
     /// The bytes that each place lacks of a range, and the place of the last use.

@@ -10,7 +10,7 @@ use crate::coherence::plan::{self, Next, Progress, Refusal, Request, Step};
 use crate::coherence::replicas::{HOST, HOSTS, Slot};
 use crate::engine::perform::outside::{self, Outside};
 use crate::engine::perform::room::Room;
-use crate::engine::state::{Asked, Met, Operation, State};
+use crate::engine::state::{Operation, State};
 use crate::engine::wait::{Failure, FailureKind, Wait, Waited};
 use crate::error::Error;
 use crate::host::pool::HostPool;
@@ -97,26 +97,6 @@ struct Course {
 }
 
 impl State {
-    /// The usual case: there is nothing to do but to hand out. Else none, and the state is as before, except that the
-    /// queue of the access may have become the home of its device's copy, as `advance` would make it.
-    pub(super) fn meet_at_once(&mut self, asked: &Asked<'_>) -> Option<Met> {
-        if let Some(by) = asked.by {
-            self.make_home(by);
-        }
-        let slot = plan::met_at(&self.facts, asked.by, asked.range, asked.intent)?;
-        Some(self.hand_out(asked, slot, false))
-    }
-
-    /// After the last step for an access.
-    pub(super) fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
-        let Asked { by, range, intent, .. } = *asked;
-        let slot = match by.map(|by| self.make_home(by)) {
-            None => self.facts.host_slot(range, intent),
-            Some(own) => self.facts.device_slot(own, range, intent),
-        };
-        self.hand_out(asked, slot, has_acted)
-    }
-
     /// Plans and performs until there is something to be done outside the lock.
     fn advance(
         &mut self,
@@ -143,7 +123,7 @@ impl State {
                 },
                 Ok(Next::Done) => {
                     if let (Request::Prefetch { range }, false) = (&operation.request, course.has_acted) {
-                        self.count(EventKind::Avoided, range, HOST);
+                        self.events.count_on(EventKind::Avoided, range, self.facts.copy(HOST));
                     }
                     return Ok(None);
                 }

@@ -12,8 +12,8 @@ use crate::access::{Access, Location};
 use crate::borrow::{Lease, Lender, QueueHandle, check, resolve};
 use crate::coherence::plan::{Bound, Dirty, Request};
 use crate::coherence::replicas::{HOST, Slot};
+use crate::engine::serve;
 use crate::engine::state::{Asked, Met, Operation, State};
-use crate::engine::{serve, tidy};
 use crate::error::Error;
 use crate::ledger::Tenant;
 use crate::shared::readers::Readers;
@@ -59,7 +59,7 @@ impl Inner {
     /// The copy on a queue's device, whose own budget knows this memory from now on.
     pub(crate) fn enter_device(self: &Arc<Self>, state: &mut State, by: &QueueHandle) -> Result<Slot, Error> {
         let slot = state.make_home(by);
-        if !state.is_in_own_budget(slot) {
+        if state.own_account(slot).is_none() {
             let books = by.device().meter().ledger(by.device().id())?;
             let (account, tenant) = (books.new_account(), Arc::downgrade(self));
             books.enter(tenant, &account);
@@ -146,7 +146,7 @@ impl Inner {
     }
 
     pub(crate) fn shrink(&self) {
-        tidy::shrink(Locked::from(&self.state));
+        serve::shrink(Locked::from(&self.state));
     }
 
     pub(crate) fn valid_on(&self, location: Location, range: impl RangeBounds<usize>) -> bool {
@@ -225,7 +225,7 @@ impl Lender for Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if self.state.process().is_current() {
-            tidy::end(self.state.get_mut());
+            serve::end(self.state.get_mut());
         } else {
             mem::forget(mem::replace(self.state.get_mut(), State::new(0, None)));
         }

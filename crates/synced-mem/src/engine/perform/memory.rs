@@ -4,7 +4,6 @@
 
 use std::any::Any;
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
@@ -83,7 +82,7 @@ impl State {
         // they use the block.
         self.facts.enter(slot, &queue, &whole, Access::Write, None);
         self.devices[index].memory = Some(DeviceMemory { block: Arc::from(block), queue, owner: None });
-        self.count(EventKind::Allocate, &whole, slot);
+        self.events.count_on(EventKind::Allocate, &whole, self.facts.copy(slot));
     }
 
     // ---- put aside ----
@@ -186,7 +185,7 @@ impl State {
         self.events.defer(Deferred::DropBlock(memory.block));
         match memory.owner {
             Some(owner) => self.events.defer(Deferred::DropOwner(owner)),
-            None => self.count(EventKind::Free, &self.facts.whole(), slot),
+            None => self.events.count_on(EventKind::Free, &self.facts.whole(), self.facts.copy(slot)),
         }
     }
 
@@ -208,13 +207,6 @@ impl State {
     }
 
     // ---- events ----
-
-    /// Counts an event of a range of a copy.
-    #[inline]
-    pub(crate) fn count(&mut self, kind: EventKind, range: &Range<usize>, slot: Slot) {
-        let queue = self.facts.copy(slot).home.as_deref();
-        self.events.count(kind, range.clone(), range.len(), queue, None);
-    }
 
     /// Counts a host buffer that was allocated or freed, by size.
     pub(crate) fn count_buffer(&mut self, kind: EventKind, allocated: usize) {

@@ -1,7 +1,7 @@
 //! Steps that end with their work, with the memory's lock released: reads of an origin, transfers that may wait for the
 //! device, and transfers of lent slices. No queue ever sees a lent slice: its bytes go through a buffer of our own, and
 //! the transfer has ended when its step has. The facts name the bytes meanwhile, so that both copies keep them and no
-//! other thread brings or writes them. Relies on the plan, as `transfer` does.
+//! other thread brings or writes them. Relies on the plan, as `perform` does.
 
 use std::any::Any;
 use std::ops::Range;
@@ -15,8 +15,8 @@ use crate::coherence::plan::Step;
 use crate::coherence::replicas::ORIGIN;
 use crate::coherence::uses::Uses;
 use crate::device::{Block, Host};
+use crate::engine::perform::has_left_host;
 use crate::engine::perform::reading::{Read, Reading};
-use crate::engine::perform::transfer;
 use crate::engine::state::State;
 use crate::engine::wait::{Wait, Waited};
 use crate::error::Error;
@@ -213,7 +213,7 @@ impl State {
             is_there: is_done,
             // This thread's own wait, if it has ended well, has seen the end of the transfer.
             uses_device: waited.is_none() || !is_done,
-            uses_host: !is_lent && !transfer::is_done(&enqueued),
+            uses_host: !is_lent && !has_left_host(&enqueued),
         };
         self.land(&moving, Some(&queue), landing);
         match (enqueued, waited) {

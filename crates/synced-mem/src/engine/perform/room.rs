@@ -77,12 +77,6 @@ impl State {
         copy.account = Some(account);
     }
 
-    /// Whether a copy's device has the memory in its own budget. Not for the host.
-    #[inline]
-    pub(crate) fn is_in_own_budget(&self, slot: Slot) -> bool {
-        self.own_account(slot).is_some()
-    }
-
     /// Reserves room for a copy's memory. Gives the room that is lacking.
     pub(crate) fn reserve(&self, slot: Slot) -> Option<Room> {
         let mut reserved = Vec::new();
@@ -118,24 +112,9 @@ impl State {
         self.accounts_of(slot).for_each(|account| account.release());
     }
 
-    /// A copy was borrowed.
-    #[inline]
-    pub(crate) fn touch_room(&self, slot: Slot) {
-        if self.accounts.is_some() {
-            self.accounts_of(slot).for_each(|account| account.touch());
-        } else if let Some(account) = self.own_account(slot) {
-            account.touch();
-        }
-    }
-
     /// The budgets of the place of a copy. Adopted bytes count in none.
-    fn accounts_of(&self, slot: Slot) -> impl Iterator<Item = &Arc<Account>> {
+    pub(super) fn accounts_of(&self, slot: Slot) -> impl Iterator<Item = &Arc<Account>> {
         self.own_account(slot).into_iter().chain(self.made_accounts(slot))
-    }
-
-    #[inline]
-    fn own_account(&self, slot: Slot) -> Option<&Arc<Account>> {
-        slot.device().and_then(|index| self.devices.get(index)?.account.as_ref())
     }
 
     /// Those of the budgets that someone has made.
