@@ -1,10 +1,10 @@
 //! The bytes of a loopback machine's devices: slots by address, never two at the same one in the life of the process.
-//! Host bytes that a device reads where they lie are pieces too. Relies on the caller to hold the machine's lock. Knows
-//! no queue and no order.
+//! Host bytes that a device reads where they lie are pieces too. Relies on the caller to hold the machine's lock, and
+//! on the contracts of `Queue::upload` and `Queue::download` for the host bytes of pending work. Knows no order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,6 +83,49 @@ impl Piece {
     pub(super) fn overlaps(&self, other: &Piece) -> bool {
         let start = self.range.start.max(other.range.start);
         self.slot == other.slot && start < self.range.end.min(other.range.end)
+    }
+}
+
+/// Host bytes that a pending upload reads, or a pending download writes.
+pub(super) struct HostBytes {
+    start: NonNull<u8>,
+    /// Work that is broken off has fewer.
+    pub(super) len: usize,
+}
+
+// SAFETY: a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
+// them on the thread that runs the task.
+unsafe impl Send for HostBytes {}
+
+impl HostBytes {
+    /// # Safety
+    /// Until this value is dropped, the `len` bytes at `start` may be used from any thread: for an upload they are
+    /// readable and do not change, for a download they are writable and have no other user.
+    pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    /// For the upload that this was made for.
+    pub(super) fn read(&self, to: &mut [u8]) {
+        assert_eq!(to.len(), self.len, "a task is made with equal lengths");
+        // SAFETY: by the contract of `new` the source is readable and stable; the target is a unique borrow of as many
+        // bytes, and so cannot overlap bytes that another may read.
+        unsafe { ptr::copy_nonoverlapping(self.start.as_ptr(), to.as_mut_ptr(), self.len) }
+    }
+
+    /// For the download that this was made for; poison in the place of bytes that are gone.
+    pub(super) fn write(&self, from: Option<&[u8]>) {
+        assert!(from.is_none_or(|from| from.len() == self.len), "a task is made with equal lengths");
+        let start = self.start.as_ptr();
+        if let Some(from) = from {
+            // SAFETY: by the contract of `new` the target is writable and ours alone, so it overlaps no borrowed slice;
+            // the source is a borrow of as many bytes.
+            unsafe { ptr::copy_nonoverlapping(from.as_ptr(), start, self.len) }
+        } else {
+            // SAFETY: by the contract of `new`, for a download, the `len` bytes at `start` are writable and have no
+            // other user until this value is dropped.
+            unsafe { start.write_bytes(POISON, self.len) }
+        }
     }
 }
 

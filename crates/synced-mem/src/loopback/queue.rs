@@ -10,9 +10,9 @@ use super::Loopback;
 use super::calls::{Called, Operation};
 use super::kernel::{KernelArg, Launch, Param};
 use super::machine::Machine;
-use super::memory::Piece;
+use super::memory::{HostBytes, Piece};
 use super::schedule::State;
-use super::task::{Entry, HostBytes, Task};
+use super::task::{Entry, Task};
 use crate::device::through_host;
 use crate::{Arg, Block, Device, DeviceId, Error, Host, OriginError, Queue, QueueId};
 

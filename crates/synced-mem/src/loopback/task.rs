@@ -1,11 +1,8 @@
 //! The entries of a loopback queue: work on bytes with the performance, and waits.
-//! Relies on the contracts of `Queue::upload` and `Queue::download` for the host bytes that pending work points to;
-//! device bytes come from `memory`, by safe code. Knows no order.
-
-use std::ptr::NonNull;
+//! All bytes come from `memory`, by safe code. Knows no order.
 
 use super::kernel::Launch;
-use super::memory::{Memory, POISON, Piece};
+use super::memory::{HostBytes, Memory, Piece};
 use crate::QueueId;
 
 /// One place of a queue.
@@ -43,48 +40,6 @@ pub(super) enum Task {
     /// Frees the slot at this address.
     Free(u64),
     Launch(Launch),
-}
-
-/// Host bytes that a pending upload reads, or a pending download writes.
-pub(super) struct HostBytes {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
-// them on the thread that runs the task.
-unsafe impl Send for HostBytes {}
-
-impl HostBytes {
-    /// # Safety
-    /// Until this value is dropped, the `len` bytes at `start` may be used from any thread: for an upload they are
-    /// readable and do not change, for a download they are writable and have no other user.
-    pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
-        Self { start, len }
-    }
-
-    /// For the upload that this was made for.
-    fn read(&self, to: &mut [u8]) {
-        assert_eq!(to.len(), self.len, "a task is made with equal lengths");
-        // SAFETY: by the contract of `new` the source is readable and stable; the target is a unique borrow of as many
-        // bytes, and so cannot overlap bytes that another may read.
-        unsafe { std::ptr::copy_nonoverlapping(self.start.as_ptr(), to.as_mut_ptr(), self.len) }
-    }
-
-    /// For the download that this was made for; poison in the place of bytes that are gone.
-    fn write(&self, from: Option<&[u8]>) {
-        assert!(from.is_none_or(|from| from.len() == self.len), "a task is made with equal lengths");
-        let start = self.start.as_ptr();
-        if let Some(from) = from {
-            // SAFETY: by the contract of `new` the target is writable and ours alone, so it overlaps no borrowed slice;
-            // the source is a borrow of as many bytes.
-            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), start, self.len) }
-        } else {
-            // SAFETY: by the contract of `new`, for a download, the `len` bytes at `start` are writable and have no
-            // other user until this value is dropped.
-            unsafe { start.write_bytes(POISON, self.len) }
-        }
-    }
 }
 
 impl Task {
