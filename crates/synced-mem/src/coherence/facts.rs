@@ -233,6 +233,22 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         self.device_slots().find(|slot| self.copy(*slot).home.as_ref() == Some(queue))
     }
 
+    /// The copy that has the bytes of an access, if there is nothing to do but to hand them out: the usual case. The
+    /// plan would say `Done`. `by` is `None` for the host.
+    pub(crate) fn met_at(&self, by: Option<&Q>, range: &Range<usize>, intent: Intent) -> Option<Slot> {
+        let slot = match by {
+            None => self.host_slot(range, intent),
+            Some(by) => self.device_slot(self.home_of(by)?, range, intent),
+        };
+        let copy = self.copy(slot);
+        let is_met = self.broken.is_empty()
+            && copy.has_memory
+            && (intent == Intent::Overwrite || self.replicas.holds(slot, range))
+            && (intent == Intent::Read || self.outside.is_empty())
+            && copy.uses.is_free(by.filter(|_| !slot.is_host()), range, intent.access());
+        is_met.then_some(slot)
+    }
+
     /// Whether every byte of this copy, except the `overwritten` ones, is in a copy that no broken queue may have
     /// written.
     pub(crate) fn is_held_elsewhere(&self, slot: Slot, overwritten: &Range<usize>, waited: &Waited<Q>) -> bool {

@@ -192,28 +192,6 @@ pub(crate) enum Refusal {
 /// Goes on, or ends with the next action.
 type Plan<Q, T = ()> = ControlFlow<Result<Next<Q>, Refusal>, T>;
 
-/// The copy that has the bytes of an access, if there is nothing to do but to hand them out: the usual case. [`next`]
-/// would say [`Next::Done`].
-/// `by` is `None` for the host.
-pub(crate) fn met_at<Q: Clone + PartialEq>(
-    facts: &Facts<Q>,
-    by: Option<&Q>,
-    range: &Range<usize>,
-    intent: Intent,
-) -> Option<Slot> {
-    let slot = match by {
-        None => facts.host_slot(range, intent),
-        Some(by) => facts.device_slot(facts.home_of(by)?, range, intent),
-    };
-    let copy = facts.copy(slot);
-    let is_met = facts.broken.is_empty()
-        && copy.has_memory
-        && (intent == Intent::Overwrite || facts.replicas.holds(slot, range))
-        && (intent == Intent::Read || facts.outside.is_empty())
-        && copy.uses.is_free(by.filter(|_| !slot.is_host()), range, intent.access());
-    is_met.then_some(slot)
-}
-
 /// The next action for a request.
 pub(crate) fn next<Q: Clone + PartialEq>(
     facts: &Facts<Q>,

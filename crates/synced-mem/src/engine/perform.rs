@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::access::{Access, Intent};
 use crate::borrow::{DeviceRef, QueueHandle};
 use crate::coherence::facts::moving::{Landing, Moving};
-use crate::coherence::plan::{self, Step};
+use crate::coherence::plan::Step;
 use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::device::{Block, Host};
 use crate::engine::events::Deferred;
@@ -180,7 +180,7 @@ impl State {
         if let Some(by) = asked.by {
             self.make_home(by);
         }
-        let slot = plan::met_at(&self.facts, asked.by, asked.range, asked.intent)?;
+        let slot = self.facts.met_at(asked.by, asked.range, asked.intent)?;
         Some(self.hand_out(asked, slot, false))
     }
 

@@ -78,8 +78,8 @@ fn requests() -> Vec<Request<u8>> {
 /// The copy that the usual case finds.
 fn found<const BYTES: usize>(world: &World<BYTES>, request: &Request<u8>) -> Option<Slot> {
     match request {
-        Request::Host { range, intent } => met_at(&world.facts, None, range, *intent),
-        Request::Device { by, range, intent } => met_at(&world.facts, Some(by), range, *intent),
+        Request::Host { range, intent } => world.facts.met_at(None, range, *intent),
+        Request::Device { by, range, intent } => world.facts.met_at(Some(by), range, *intent),
         _ => None,
     }
 }
