@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use synced_mem::{Error, HostBuffer, Location, SyncedMem, scope};
 
-use super::model::{self, Model, Refusal};
+use super::model::{self, Model};
 use super::op::{Adopted, Intent, SITES};
 use super::owned::Owned;
 use super::shadow::{By, Shadow};
 use super::tape::pattern;
-use super::worker::Worker;
+use super::worker::{Judged, Worker};
 use super::world::{Subject, fit};
 
 /// Adopted bytes that count their owners.
@@ -138,35 +138,21 @@ impl Worker<'_> {
         before: &[Vec<[bool; SITES]>; 2],
         ((to, at), (from, range)): ((usize, usize), (usize, &Range<usize>)),
     ) {
-        let rules = self.world.rules;
         let [target, source] = subjects;
         let mut models: Vec<Model> = (0..self.world.memories.len())
             .filter_map(|memory| Some(self.world.memory(memory).model()?.clone()))
             .collect();
         let predicted = model::copy(&mut models, (to, at), (from, range));
-        match (result, predicted) {
-            (
-                Err(
-                    Error::Device { .. }
-                    | Error::DeviceOutOfMemory { .. }
-                    | Error::Exhausted { .. }
-                    | Error::Origin { .. },
-                ),
-                _,
-            ) if rules.failures => {
-                // What a copy that failed may have written is given up there.
-                self.check_nothing_lost(target, &before[0]);
-                self.check_nothing_lost(source, &before[1]);
+        // The model does not know whether bytes that were never written have been read; then ranges that overlap matter.
+        let may_overlap = !self.world.rules.exact && to == from;
+        if may_overlap && matches!((&result, &predicted), (Err(Error::Conflict { .. }), Ok(()))) {
+            return;
+        }
+        let judged = self.judge(result, predicted, &[(target, &before[0]), (source, &before[1])]);
+        if !matches!(judged, Judged::Unknown) {
+            for (memory, new) in models.into_iter().enumerate() {
+                self.world.memory(memory).model().into_iter().for_each(|mut model| *model = new.clone());
             }
-            (Ok(()), Ok(())) | (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => {
-                for (memory, new) in models.into_iter().enumerate() {
-                    self.world.memory(memory).model().into_iter().for_each(|mut model| *model = new.clone());
-                }
-            }
-            // The model does not know whether bytes that were never written have been read; then ranges that overlap
-            // matter.
-            (Err(Error::Conflict { .. }), Ok(())) if !rules.exact && to == from => {}
-            (result, predicted) => panic!("{result:?}, but the model says {predicted:?}"),
         }
     }
 

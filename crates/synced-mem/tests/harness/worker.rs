@@ -43,6 +43,14 @@ pub(crate) enum Guard {
     DeviceMut(DeviceMut<'static>),
 }
 
+/// What a step was, by the model.
+pub(super) enum Judged<T, R> {
+    Done(T, R),
+    Refused,
+    /// It failed, or the model cannot tell.
+    Unknown,
+}
+
 /// How many guards a thread keeps beside others.
 const MAX_HELD: usize = 4;
 
@@ -234,15 +242,28 @@ impl<'a> Worker<'a> {
         before: &[[bool; SITES]],
         predict: impl FnOnce(&mut Model) -> Result<R, Refusal>,
     ) -> Option<(T, Option<R>)> {
-        let rules = self.world.rules;
         let Some(mut model) = subject.model().map(|model| model.clone()) else {
             return self.world.hear(result).map(|done| (done, None));
         };
-        match (result, predict(&mut model)) {
-            (Ok(done), Ok(predicted)) => {
-                subject.model().into_iter().for_each(|mut known| *known = model.clone());
-                return Some((done, Some(predicted)));
-            }
+        let predicted = predict(&mut model);
+        let Judged::Done(done, predicted) = self.judge(result, predicted, &[(subject, before)]) else {
+            return None;
+        };
+        subject.model().into_iter().for_each(|mut known| *known = model.clone());
+        Some((done, Some(predicted)))
+    }
+
+    /// Compares a result with what the models say of it, and after a failure looks whether the memories that the step
+    /// uses have lost a byte.
+    pub(super) fn judge<T, R>(
+        &self,
+        result: Result<T, Error>,
+        predicted: Result<R, Refusal>,
+        used: &[(&Arc<Subject>, &[[bool; SITES]])],
+    ) -> Judged<T, R> {
+        let rules = self.world.rules;
+        match (result, predicted) {
+            (Ok(done), Ok(predicted)) => Judged::Done(done, predicted),
             (
                 Err(
                     Error::Device { .. }
@@ -253,17 +274,17 @@ impl<'a> Worker<'a> {
                 _,
             ) if rules.failures => {
                 // What a queue that failed was to bring to the host may not have arrived, and a device's copy that it
-                // used is given up where others hold its bytes.
-                self.check_nothing_lost(subject, before);
+                // used, or that a copy may have written, is given up where others hold its bytes.
+                used.iter().for_each(|(subject, before)| self.check_nothing_lost(subject, before));
+                Judged::Unknown
             }
             // Without the model's validity, whether a copy is the only one is not known.
-            (Ok(_), Err(Refusal::OnlyCopy)) | (Err(Error::OnlyCopy { .. }), Ok(_)) if !rules.exact => {}
-            (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => {}
-            (Err(Error::OnlyCopy { .. }), Err(Refusal::OnlyCopy)) => {}
+            (Ok(_), Err(Refusal::OnlyCopy)) | (Err(Error::OnlyCopy { .. }), Ok(_)) if !rules.exact => Judged::Unknown,
+            (Err(Error::Conflict { .. }), Err(Refusal::Conflict)) => Judged::Refused,
+            (Err(Error::OnlyCopy { .. }), Err(Refusal::OnlyCopy)) => Judged::Refused,
             (Err(error), Ok(_)) => panic!("{error}, but the model says it works"),
             (result, Err(refusal)) => panic!("the model says {refusal:?}, but: {:?}", result.map(|_| "done")),
         }
-        None
     }
 
     /// After a failure: a cell that was valid is valid somewhere.
