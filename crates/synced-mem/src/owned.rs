@@ -385,11 +385,12 @@ mod tests {
             let memory = SyncedMem::new(1000);
             let start = Barrier::new(4);
             let addresses: Vec<usize> = thread::scope(|scope| {
-                let read = || {
-                    start.wait();
-                    memory.host(..).unwrap().as_ptr().addr()
-                };
-                let readers: Vec<_> = (0..4).map(|_| scope.spawn(read)).collect();
+                let readers = [(); 4].map(|()| {
+                    scope.spawn(|| {
+                        start.wait();
+                        memory.host(..).unwrap().as_ptr().addr()
+                    })
+                });
                 readers.into_iter().map(|r| r.join().unwrap()).collect()
             });
             assert_eq!(memory.stats().allocations.count, 1);

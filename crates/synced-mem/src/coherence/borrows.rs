@@ -345,8 +345,7 @@ mod tests {
                 let start = usize::from(start % 64);
                 let range = start..start + 1 + usize::from(len % 8);
                 let awaited = |entered: u64| entered < u64::from(moment);
-                let meets = |guard: &Guard| guard.range.start.max(range.start) < guard.range.end.min(range.end);
-                let expected = list.iter().any(|guard| meets(guard) && awaited(guard.entered));
+                let expected = list.iter().any(|guard| overlap(&guard.range, &range) && awaited(guard.entered));
                 proptest::prop_assert_eq!(guards.any(&range, awaited), expected);
                 if what % 4 == 0 && !list.is_empty() {
                     let guard = list.swap_remove(usize::from(what) % list.len());

@@ -411,8 +411,7 @@ mod tests {
         /// The items of a queue and kind of access over a range.
         fn items(self, queue: usize, access: Access, range: &Range<usize>) -> Items {
             let kind = usize::from(access == Access::Write);
-            let item = |byte| 1_u32 << ((byte * self.queues + queue) * 2 + kind);
-            range.clone().map(item).sum()
+            range.clone().map(|byte| 1_u32 << ((byte * self.queues + queue) * 2 + kind)).sum()
         }
 
         /// The items of a queue over a range, of both kinds.

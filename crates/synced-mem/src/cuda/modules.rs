@@ -181,12 +181,17 @@ mod tests {
     #[test]
     fn threads_that_want_one_program_compile_it_once() {
         let (modules, times) = (Mutex::new(Modules::default()), AtomicUsize::new(0));
-        let compile = || {
-            times.fetch_add(1, Ordering::Relaxed);
-            thread::sleep(Duration::from_millis(20));
-            COMPILED
-        };
-        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(|| find_or(&modules, "one", compile).unwrap()))));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    find_or(&modules, "one", || {
+                        times.fetch_add(1, Ordering::Relaxed);
+                        thread::sleep(Duration::from_millis(20));
+                        COMPILED
+                    })
+                });
+            }
+        });
         assert_eq!(times.into_inner(), 1);
     }
 }

@@ -55,8 +55,7 @@ impl World {
         let validity = subject.validity(self);
         for site in usize::from(subject.adopted.load(Ordering::SeqCst))..=DEVICES {
             let valid: Vec<bool> = validity.iter().map(|sites| sites[site]).collect();
-            let starts = |cell: &usize| valid[*cell] && (*cell == 0 || !valid[*cell - 1]);
-            let ranges = (0..valid.len()).filter(starts).count();
+            let ranges = (0..valid.len()).filter(|cell| valid[*cell] && (*cell == 0 || !valid[*cell - 1])).count();
             assert!(ranges <= 16, "{ranges} ranges at site {site}");
         }
     }

@@ -145,16 +145,14 @@ impl Model {
     // ---- borrows ----
 
     pub(crate) fn check(&self, range: &Range<usize>, writes: bool) -> Result<(), Refusal> {
-        let in_the_way = |held: &Borrow| {
-            let common = range.clone().any(|cell| held.range.contains(&cell));
-            common && (writes || held.writes)
-        };
-        if self.borrows.iter().any(in_the_way) { Err(Refusal::Conflict) } else { Ok(()) }
+        let mut others = self.borrows.iter().filter(|held| writes || held.writes);
+        let is_met = others.any(|held| range.clone().any(|cell| held.range.contains(&cell)));
+        if is_met { Err(Refusal::Conflict) } else { Ok(()) }
     }
 
     fn check_site(&self, site: Option<usize>) -> Result<(), Refusal> {
-        let there = |held: &Borrow| held.replica.is_at(site) && !held.range.is_empty();
-        if self.borrows.iter().any(there) { Err(Refusal::Conflict) } else { Ok(()) }
+        let is_held = self.borrows.iter().any(|held| held.replica.is_at(site) && !held.range.is_empty());
+        if is_held { Err(Refusal::Conflict) } else { Ok(()) }
     }
 
     pub(crate) fn borrow(&mut self, range: &Range<usize>, writes: bool, replica: Replica) -> u64 {
@@ -239,8 +237,8 @@ impl Model {
         let order: Vec<Replica> = match to {
             Replica::Device(to) => {
                 // Without a direct way, the host is nearer.
-                let is_near = |from: &Replica| !matches!(from, Replica::Device(from) if !siblings(*from, to));
-                let (near, far): (Vec<_>, Vec<_>) = devices.partition(is_near);
+                let (near, far): (Vec<_>, Vec<_>) =
+                    devices.partition(|from| !matches!(from, Replica::Device(from) if !siblings(*from, to)));
                 near.into_iter().chain(hosts).chain(far).chain([Replica::Origin]).collect()
             }
             _ => [Replica::Fixed].into_iter().chain(devices).chain([Replica::Origin]).collect(),
@@ -379,15 +377,12 @@ fn device_of_copy(models: &[Model], to: usize, from: usize, range: &Range<usize>
     let (source, target) = (&models[from], &models[to]);
     let lacking = |has: &dyn Fn(usize) -> bool| range.clone().filter(|cell| !has(*cell)).count();
     let host = lacking(&|cell| source.is_valid_at(None, cell));
-    let is_off = |device: usize| {
-        let replica = Replica::Device(device);
-        !(target.met.contains(&device) && (0..target.cells()).any(|cell| target.is_valid(replica, cell)))
-    };
     let rank = |device: &usize| {
         let replica = Replica::Device(*device);
         let lacks =
             if source.reads_on_host(*device, range) { host } else { lacking(&|cell| source.is_valid(replica, cell)) };
-        (lacks, is_off(*device))
+        let is_on = target.met.contains(device) && (0..target.cells()).any(|cell| target.is_valid(replica, cell));
+        (lacks, !is_on)
     };
     let best = source.met.iter().copied().min_by_key(rank)?;
     (rank(&best) < (host, true)).then_some(best)

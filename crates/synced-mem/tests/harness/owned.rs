@@ -220,8 +220,7 @@ impl Owned {
         let Some(model) = self.model.as_ref().filter(|_| world.rules.exact) else {
             return;
         };
-        let valid = |site, cell: usize| self.memory.valid_on(world.place(site), cell..cell + 1);
-        model.check_validity(valid);
+        model.check_validity(|site, cell| self.memory.valid_on(world.place(site), cell..cell + 1));
         model.check_moved(&self.memory.stats(), 1);
     }
 
@@ -229,9 +228,7 @@ impl Owned {
     pub(crate) fn finish(self, world: &World, by: By) {
         let cells = if self.model.is_some() { self.shadow.len() } else { 0 };
         let all = (0..2 * DEVICES).flat_map(|queue| (0..cells).map(move |cell| (queue, cell..cell + 1)));
-        let is_valid =
-            |queue: usize, range: &Range<usize>| self.memory.valid_on(world.place(Some(queue / 2)), range.clone());
-        let valid = all.filter(|(queue, range)| is_valid(*queue, range));
+        let valid = all.filter(|(queue, range)| self.memory.valid_on(world.place(Some(queue / 2)), range.clone()));
         let reads: Vec<_> = valid.map(|(queue, range)| (Some(queue), range)).collect();
         self.read(world, by, &reads);
         let cells: Vec<_> = (0..cells).map(|cell| (None, cell..cell + 1)).collect();

@@ -143,7 +143,8 @@ impl Worker<'_> {
             .filter_map(|memory| Some(self.world.memory(memory).model()?.clone()))
             .collect();
         let predicted = model::copy(&mut models, (to, at), (from, range));
-        // The model does not know whether bytes that were never written have been read; then ranges that overlap matter.
+        // The model does not know whether bytes that were never written have been read: then ranges that overlap
+        // matter.
         let may_overlap = !self.world.rules.exact && to == from;
         if may_overlap && matches!((&result, &predicted), (Err(Error::Conflict { .. }), Ok(()))) {
             return;

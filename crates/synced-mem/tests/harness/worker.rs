@@ -144,11 +144,10 @@ impl<'a> Worker<'a> {
                 (Some(on), Intent::Overwrite) => shared.device_overwrite(on, bytes).map(Guard::DeviceMut),
             }
         });
-        let predict = |model: &mut Model| match queue {
+        let Some((guard, replica)) = self.agree(&subject, result, &before, |model| match queue {
             None => model.host(&range, intent),
             Some(queue) => model.device(queue / 2, &range, intent),
-        };
-        let Some((guard, replica)) = self.agree(&subject, result, &before, predict) else {
+        }) else {
             return;
         };
         let borrow = replica.and_then(|at| Some(subject.model()?.borrow(&range, intent.writes(), at)));
@@ -215,8 +214,9 @@ impl<'a> Worker<'a> {
 
     fn leak(&mut self, guard: usize) {
         // Beside others only readers: what a writer holds is never compared again.
-        let is_leakable = |held: &Held| !self.world.rules.threads || matches!(held.guard, Guard::DeviceRef(_));
-        if let Some(guard) = guard.checked_rem(self.held.len()).filter(|guard| is_leakable(&self.held[*guard])) {
+        if let Some(guard) = guard.checked_rem(self.held.len())
+            && (!self.world.rules.threads || matches!(self.held[guard].guard, Guard::DeviceRef(_)))
+        {
             let held = self.held.swap_remove(guard);
             // An empty range conflicts with none, but a host guard holds the memory all the same.
             held.subject.leaked.store(true, Ordering::SeqCst);

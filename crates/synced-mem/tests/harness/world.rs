@@ -158,8 +158,8 @@ impl World {
 
     /// Memories of one pool, which keeps blocks of 4 KiB and more.
     pub(crate) fn pooled(mode: Mode, cells: usize, scale: usize, pool: HostPool) -> Self {
-        let memory = || SharedMem::from(SyncedMem::new_in(cells * scale, &pool));
-        let memories = [(); 2].map(|()| Subject::modelled(memory(), cells, scale));
+        let memories = [(); 2].map(|()| SyncedMem::new_in(cells * scale, &pool));
+        let memories = memories.map(|memory| Subject::modelled(SharedMem::from(memory), cells, scale));
         Self::over([mode, mode], memories.into(), pool, Rules::EXACT)
     }
 
@@ -353,8 +353,9 @@ impl Subject {
     }
 
     pub(crate) fn validity(&self, world: &World) -> Vec<[bool; SITES]> {
-        let of = |cell| std::array::from_fn(|site: usize| self.is_valid(world, site.checked_sub(1), cell));
-        (0..self.cells()).map(of).collect()
+        (0..self.cells())
+            .map(|cell| std::array::from_fn(|site: usize| self.is_valid(world, site.checked_sub(1), cell)))
+            .collect()
     }
 
     fn stripes_of(&self, range: &Range<usize>) -> &[RwLock<()>] {

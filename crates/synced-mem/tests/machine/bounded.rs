@@ -6,8 +6,7 @@ use synced_mem::{Device, HostBuffer, Location, SharedMem, SyncedMem};
 /// How many ranges are valid at a place.
 fn ranges(memory: &SharedMem, place: Location) -> usize {
     let is_valid = |cell| memory.valid_on(place, cell..cell + 1);
-    let starts = |cell: &usize| is_valid(*cell) && (*cell == 0 || !is_valid(*cell - 1));
-    (0..memory.len()).filter(starts).count()
+    (0..memory.len()).filter(|cell| is_valid(*cell) && (*cell == 0 || !is_valid(*cell - 1))).count()
 }
 
 #[test]

@@ -20,10 +20,10 @@ fn with_queue(mode: Mode) -> (Arc<Loopback>, Arc<dyn Queue>) {
 
 fn add_one(token: &mut DeviceMut<'_>) {
     let queue = Arc::clone(token.queue());
-    let kernel = |args: &mut [synced_mem::loopback::KernelArg<'_>]| {
+    launch(&*queue, [token.arg_mut()], |args| {
         args[0].bytes_mut().iter_mut().for_each(|byte| *byte += 1);
-    };
-    launch(&*queue, [token.arg_mut()], kernel).unwrap();
+    })
+    .unwrap();
 }
 
 #[test]
@@ -79,8 +79,7 @@ fn uploads_of_a_slice_are_over_when_the_call_returns() {
         assert_eq!(device.report().pending, 0);
         lent.host_mut(..).unwrap().fill(2);
         let token = lent.device(&queue, ..).unwrap();
-        let kernel = |args: &mut [synced_mem::loopback::KernelArg<'_>]| assert_eq!(args[0].bytes(), [2; 16]);
-        launch(&*queue, [token.arg()], kernel).unwrap();
+        launch(&*queue, [token.arg()], |args| assert_eq!(args[0].bytes(), [2; 16])).unwrap();
     })
     .unwrap();
     queue.synchronize().unwrap();

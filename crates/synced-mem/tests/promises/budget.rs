@@ -74,11 +74,11 @@ fn bytes_that_a_device_alone_holds_move_and_come_back() {
         for (nth, memory) in memories.iter().enumerate() {
             let mut token = memory.device_mut(&queue, 100..200).unwrap();
             let was = if round == 1 { nth as u8 } else { round - 1 };
-            let bytes = move |args: &mut [synced_mem::loopback::KernelArg<'_>]| {
+            launch(&*queue, [token.arg_mut()], move |args| {
                 assert_eq!(args[0].bytes(), [was; 100]);
                 args[0].bytes_mut().fill(round);
-            };
-            launch(&*queue, [token.arg_mut()], bytes).unwrap();
+            })
+            .unwrap();
         }
     }
     for (nth, memory) in memories.iter().enumerate() {
@@ -165,10 +165,10 @@ fn threads_share_a_budget_without_a_deadlock_or_a_wrong_byte() {
                             Ok(token) => {
                                 met += 1;
                                 let expected = pattern(16..48);
-                                let check = move |args: &mut [synced_mem::loopback::KernelArg<'_>]| {
+                                launch(&*queue, [token.arg()], move |args| {
                                     assert_eq!(args[0].bytes(), expected);
-                                };
-                                launch(&*queue, [token.arg()], check).unwrap();
+                                })
+                                .unwrap();
                             }
                             Err(Error::OverBudget { .. }) => {}
                             Err(error) => panic!("{error}"),

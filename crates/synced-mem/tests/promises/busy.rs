@@ -29,12 +29,12 @@ impl Chain {
         next: impl FnOnce() + Send + 'static,
     ) {
         let Self(runs) = self.clone();
-        let kernel = move || {
+        launch(&**queue, arg, move |_| {
             if runs.fetch_add(1, Ordering::Relaxed) < MAX_RUNS {
                 next();
             }
-        };
-        launch(&**queue, arg, |_| kernel()).unwrap();
+        })
+        .unwrap();
     }
 }
 

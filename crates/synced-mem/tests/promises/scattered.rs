@@ -82,8 +82,7 @@ fn rows_written_on_the_host_bring_nothing_else_back() {
 /// How many ranges are valid at a place.
 fn ranges(len: usize, is_valid: impl Fn(Range<usize>) -> bool) -> usize {
     let valid = |cell: usize| is_valid(cell..cell + 1);
-    let starts = |cell: &usize| valid(*cell) && (*cell == 0 || !valid(*cell - 1));
-    (0..len).filter(starts).count()
+    (0..len).filter(|cell| valid(*cell) && (*cell == 0 || !valid(*cell - 1))).count()
 }
 
 #[test]

@@ -48,8 +48,7 @@ fn read_while_gaps_stay_open<T>(
 /// Makes the device hold many ranges of a memory that the host holds whole.
 fn crowd(memory: &SyncedMem, device: &Loopback, queue: &Arc<dyn Queue>) {
     for range in scattered() {
-        let read = || memory.device(queue, range.clone()).map(drop);
-        read_while_gaps_stay_open(device, Operation::Upload, read);
+        read_while_gaps_stay_open(device, Operation::Upload, || memory.device(queue, range.clone()).map(drop));
     }
 }
 
@@ -66,8 +65,7 @@ fn a_slice_stays_while_ranges_are_read_to_the_host() {
     let memory = on_device(&queue);
     let mut held = Vec::new();
     for range in scattered() {
-        let read = || memory.host(range.clone());
-        let bytes = read_while_gaps_stay_open(&device, Operation::Download, read);
+        let bytes = read_while_gaps_stay_open(&device, Operation::Download, || memory.host(range.clone()));
         held.push((range, bytes));
         let (first, bytes) = &held[0];
         assert!(memory.valid_on(Location::Host, first.clone()));

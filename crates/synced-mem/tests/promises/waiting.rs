@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
+use synced_mem::loopback::{Loopback, Mode, launch};
 use synced_mem::{Arg, Device, Error, Head, Host, Location, Queue, SharedMem, SyncedMem};
 
 use super::PATIENCE;
@@ -82,15 +82,17 @@ fn guards_are_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
     for queue in queues() {
         let (memory, stalled) = shared(&queue);
         let guards = (memory.host(8..12).unwrap(), memory.host_mut(12..16).unwrap());
-        let read = || memory.host(0..8).unwrap().to_vec();
-        let bytes = stalled.during(read, || {
-            assert_eq!(guards.0[..], [1; 4]);
-            drop(guards);
-            memory.host_mut(8..12).unwrap().fill(2);
-            assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
-            assert!(memory.valid_on(Location::Host, 8..16));
-            assert_eq!(memory.valid_on(Location::Host, ..), !is_staged(&queue), "its bytes are on the way");
-        });
+        let bytes = stalled.during(
+            || memory.host(0..8).unwrap().to_vec(),
+            || {
+                assert_eq!(guards.0[..], [1; 4]);
+                drop(guards);
+                memory.host_mut(8..12).unwrap().fill(2);
+                assert_eq!(&*memory.host(8..16).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
+                assert!(memory.valid_on(Location::Host, 8..16));
+                assert_eq!(memory.valid_on(Location::Host, ..), !is_staged(&queue), "its bytes are on the way");
+            },
+        );
         assert_eq!(bytes, [7; 8]);
         assert_eq!(memory.host(6..10).unwrap()[..], [7, 7, 2, 2]);
     }
@@ -100,18 +102,20 @@ fn guards_are_dropped_and_disjoint_bytes_are_borrowed_meanwhile() {
 fn conflicts_and_timeouts_are_answered_meanwhile() {
     for queue in queues() {
         let (memory, stalled) = shared(&queue);
-        let write = || memory.host_mut(0..8).map(|mut bytes| bytes.fill(3)).unwrap();
-        stalled.during(write, || {
-            assert!(is_conflict(memory.host(4..12)));
-            assert!(is_conflict(memory.host_mut(4..12)));
-            assert!(is_conflict(memory.device(&queue, 0..1)));
-            assert!(is_conflict(memory.check_write(7..8)));
-            assert!(is_conflict(memory.evict(Location::Host, ..)));
-            assert!(is_conflict(memory.adopt(vec![3; 16])));
-            let moment = Duration::from_millis(1);
-            assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host(0..8))));
-            assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_overwrite(7..8))));
-        });
+        stalled.during(
+            || memory.host_mut(0..8).map(|mut bytes| bytes.fill(3)).unwrap(),
+            || {
+                assert!(is_conflict(memory.host(4..12)));
+                assert!(is_conflict(memory.host_mut(4..12)));
+                assert!(is_conflict(memory.device(&queue, 0..1)));
+                assert!(is_conflict(memory.check_write(7..8)));
+                assert!(is_conflict(memory.evict(Location::Host, ..)));
+                assert!(is_conflict(memory.adopt(vec![3; 16])));
+                let moment = Duration::from_millis(1);
+                assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host(0..8))));
+                assert!(is_conflict(memory.with_timeout(moment, |memory| memory.host_overwrite(7..8))));
+            },
+        );
         assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
     }
 }
@@ -152,17 +156,19 @@ fn two_threads_that_read_at_once_both_get_the_bytes() {
         let stalled = Stalled::launch(&queue, token.arg_mut(), 9);
         drop(token);
         let read = || assert_eq!(memory.host(..).unwrap(), [9; 8]);
-        let both = || {
-            thread::scope(|scope| {
-                scope.spawn(read);
-                read();
-            });
-        };
-        stalled.during(both, || {
-            // A download that has ended when it returns counts then.
-            assert_eq!(memory.stats().downloads.count, u64::from(!is_staged(&queue)));
-            assert_ne!(memory.head(), Head::Uninitialized);
-        });
+        stalled.during(
+            || {
+                thread::scope(|scope| {
+                    scope.spawn(read);
+                    read();
+                });
+            },
+            || {
+                // A download that has ended when it returns counts then.
+                assert_eq!(memory.stats().downloads.count, u64::from(!is_staged(&queue)));
+                assert_ne!(memory.head(), Head::Uninitialized);
+            },
+        );
         assert_eq!(memory.stats().downloads.count, 1);
     }
 }
@@ -173,8 +179,7 @@ fn a_foreign_queue_is_waited_for_with_the_lock_released() {
     let [foreign, _] = queues();
     let (memory, stalled) = shared(&queue);
     let guard = memory.host_mut(8..16).unwrap();
-    let read = || drop(memory.device(&foreign, 0..8).unwrap());
-    stalled.during(read, || drop(guard));
+    stalled.during(|| drop(memory.device(&foreign, 0..8).unwrap()), || drop(guard));
     assert_eq!(&*memory.host(0..8).unwrap(), [7; 8]);
 }
 
@@ -195,13 +200,15 @@ fn retired_batches_are_waited_for_with_the_lock_released() {
         let mut token = other.device_mut(&queue, 0..8).unwrap();
         let stalled = Stalled::launch(&queue, token.arg_mut(), 7);
         let memory = SharedMem::new(8);
-        let adopt = || {
-            for batch in 0..4 {
-                memory.adopt(vec![batch; 8]).unwrap();
-                memory.device(&queue, 0..8).unwrap();
-            }
-        };
-        stalled.during(adopt, || assert_eq!(memory.len(), memory.host(0..8).unwrap().len()));
+        stalled.during(
+            || {
+                for batch in 0..4 {
+                    memory.adopt(vec![batch; 8]).unwrap();
+                    memory.device(&queue, 0..8).unwrap();
+                }
+            },
+            || assert_eq!(memory.len(), memory.host(0..8).unwrap().len()),
+        );
         drop(token);
         assert_eq!(&*memory.host(0..8).unwrap(), [3; 8]);
     }
@@ -257,8 +264,7 @@ fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
     let mut memory = SyncedMem::new(30);
     let fill = |memory: &mut SyncedMem, range, with: u8| {
         let mut token = memory.device_mut(&one, range).unwrap();
-        let kernel = move |args: &mut [KernelArg<'_>]| args[0].bytes_mut().fill(with);
-        launch(&*one, [token.arg_mut()], kernel).unwrap();
+        launch(&*one, [token.arg_mut()], move |args| args[0].bytes_mut().fill(with)).unwrap();
     };
     fill(&mut memory, 0..30, 1);
     memory.prefetch_host(..).unwrap();
@@ -266,8 +272,7 @@ fn an_upload_waits_for_the_download_that_the_same_call_began_after_a_wait() {
     fill(&mut memory, 20..30, 3);
     let token = memory.device(&two, ..).unwrap();
     let (tell, told) = channel();
-    let kernel = move |args: &mut [KernelArg<'_>]| tell.send(args[0].bytes().to_vec()).unwrap();
-    launch(&*two, [token.arg()], kernel).unwrap();
+    launch(&*two, [token.arg()], move |args| tell.send(args[0].bytes().to_vec()).unwrap()).unwrap();
     two.synchronize().unwrap();
     let expected = [[2; 10], [1; 10], [3; 10]].concat();
     assert_eq!(told.recv().unwrap(), expected);
@@ -327,14 +332,16 @@ fn a_writer_of_bytes_that_an_eviction_moves_waits_for_the_transfer() {
     let [_, queue] = queues();
     let (memory, stalled) = shared(&queue);
     let device = Location::Device(queue.device().id());
-    let evict = || memory.evict(device, ..).unwrap();
     let mut writer = None;
-    stalled.during(evict, || {
-        memory.host_mut(8..16).unwrap().fill(2);
-        assert!(memory.valid_on(device, 0..8));
-        let memory = memory.clone();
-        writer = Some(thread::spawn(move || memory.host_mut(0..1).unwrap().fill(9)));
-    });
+    stalled.during(
+        || memory.evict(device, ..).unwrap(),
+        || {
+            memory.host_mut(8..16).unwrap().fill(2);
+            assert!(memory.valid_on(device, 0..8));
+            let memory = memory.clone();
+            writer = Some(thread::spawn(move || memory.host_mut(0..1).unwrap().fill(9)));
+        },
+    );
     writer.unwrap().join().unwrap();
     assert_eq!(memory.host(..).unwrap().to_vec(), [[9, 7, 7, 7, 7, 7, 7, 7], [2; 8]].concat());
     assert!(!memory.valid_on(device, ..1));

@@ -170,8 +170,8 @@ fn run<const BYTES: usize>(mut world: World<BYTES>, request: &Request<u8>, count
 /// The states of one byte in all copies. No queue writes adopted bytes.
 fn columns() -> Vec<[Byte; SLOTS]> {
     let hosts = ALL.into_iter().flat_map(|host| [Byte::Stale, Byte::Valid].map(|adopted| (host, adopted)));
-    let devices = || ALL.into_iter().flat_map(|one| ALL.map(|other| (one, other)));
-    hosts.flat_map(|(host, adopted)| devices().map(move |(one, other)| [host, adopted, one, other])).collect()
+    let ones = hosts.flat_map(|(host, adopted)| ALL.map(|one| (host, adopted, one)));
+    ones.flat_map(|(host, adopted, one)| ALL.map(|other| [host, adopted, one, other])).collect()
 }
 
 /// Runs the requests of `range` in every state. One that treats the bytes alike need not see them the other way round.
@@ -342,8 +342,8 @@ fn few_ranges_are_left_of_three_bytes_of_an_origin_and_nothing_is_read_for_it() 
 /// The second device takes no bytes; those for it would pass through the host, which has no room for another range.
 #[test]
 fn bounding_ends_where_a_copy_takes_no_bytes() {
-    let valid = |held: [u8; 5]| held.map(|held| if held == 1 { Byte::Valid } else { Byte::Stale });
-    let bytes = [[0, 0, 0, 1, 1], [0; 5], [1; 5], [1, 0, 1, 0, 0]].map(valid);
+    let bytes = [[0, 0, 0, 1, 1], [0; 5], [1; 5], [1, 0, 1, 0, 0]]
+        .map(|held: [u8; 5]| held.map(|held| if held == 1 { Byte::Valid } else { Byte::Stale }));
     for bound in [Bound::Gaps, Bound::AllBut(NOTHING)] {
         let setting = Setting { staged: true, fails: true, ..Setting::default() };
         let mut world = World::<5>::new(bytes, setting).expect("a memory");

@@ -143,8 +143,7 @@ fn a_block_freed_before_its_use_is_a_misuse_and_reads_as_poison() {
     other.synchronize().unwrap();
     let misuses = device.report().misuses;
     assert_eq!(misuses.len(), 3, "{misuses:#?}");
-    let freed = |misuse: &String| misuse.ends_with("were used after it was freed");
-    assert!(misuses.iter().all(freed), "{misuses:#?}");
+    assert!(misuses.iter().all(|misuse| misuse.ends_with("were used after it was freed")), "{misuses:#?}");
     assert_eq!(host, [POISON; 8]);
     assert_eq!(bytes(&queue, &*kept), [POISON; 8]);
 }

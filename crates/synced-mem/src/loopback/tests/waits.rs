@@ -41,12 +41,13 @@ fn a_kernel_may_wait_for_a_thread_that_uses_its_machine() {
             let block = alloc(&queue, 8);
             let mut token = writer(&block, &queue);
             launch(&*queue, [token.arg_mut()], move |args| {
-                let work = || {
+                let other = other.clone();
+                let reader = thread::spawn(move || {
                     let theirs = alloc(&other, 8);
                     set(&other, &theirs, 3);
                     bytes(&other, &*theirs)
-                };
-                let read = thread::scope(|scope| scope.spawn(work).join().unwrap());
+                });
+                let read = reader.join().unwrap();
                 args[0].bytes_mut().copy_from_slice(&read);
             })
             .unwrap();
@@ -128,15 +129,17 @@ fn a_kernel_may_use_a_memory_that_another_call_has_locked() {
             let (starts, started) = channel();
             let seen = Log::default();
             let read = seen.clone();
-            let kernel = move |_: &mut [KernelArg<'_>]| {
-                starts.send(()).unwrap();
-                // For a call that enqueues with the memory locked to have begun.
-                thread::sleep(Duration::from_millis(5));
-                read.0.lock().unwrap().push(words(own.host(0..64)));
-            };
             let launched = {
                 let queue = Arc::clone(&queue);
-                thread::spawn(move || launch(&*queue, [], kernel).unwrap())
+                thread::spawn(move || {
+                    launch(&*queue, [], move |_| {
+                        starts.send(()).unwrap();
+                        // For a call that enqueues with the memory locked to have begun.
+                        thread::sleep(Duration::from_millis(5));
+                        read.0.lock().unwrap().push(words(own.host(0..64)));
+                    })
+                    .unwrap()
+                })
             };
             match mode {
                 Mode::Immediate => started.recv().unwrap(),

@@ -85,6 +85,13 @@ pub(super) struct Setting {
     pub(super) shares: bool,
 }
 
+impl Truth {
+    /// Whether the byte is right, and known to be written by no queue.
+    fn is_there(&self) -> bool {
+        self.is_right && self.work.iter().all(|work| work.access == Access::Read || work.known.contains(&None))
+    }
+}
+
 impl<const BYTES: usize> World<BYTES> {
     /// `None` where no memory is ever like this.
     pub(super) fn new(bytes: [[Byte; BYTES]; SLOTS], setting: Setting) -> Option<Self> {
@@ -223,11 +230,10 @@ impl<const BYTES: usize> World<BYTES> {
                 for at in held {
                     let others = self.facts.holders().filter(|other| other != slot);
                     let mut others = others.filter(|other| self.facts.replicas.holds(*other, &(at..at + 1)));
-                    let is_there = |byte: &Truth| {
-                        byte.is_right && byte.work.iter().all(|w| w.access == Access::Read || w.known.contains(&None))
-                    };
-                    let is_there = |other: Slot| other == ORIGIN || is_there(&self.truth[other.0][at]);
-                    assert!(others.any(is_there), "byte {at} is nowhere else yet");
+                    assert!(
+                        others.any(|other| other == ORIGIN || self.truth[other.0][at].is_there()),
+                        "byte {at} is nowhere else yet"
+                    );
                 }
                 self.facts.replicas.give_up(*slot, range);
                 let is_used = self.facts.outside.iter().any(|moving| moving.concerns(*slot));
@@ -252,13 +258,12 @@ impl<const BYTES: usize> World<BYTES> {
             let queue = to.device().map(|_| self.home(*to));
             self.may_touch(*to, queue, range, Access::Write);
             // A copy that a failed queue may use is a source of the last resort.
-            let is_sound =
-                |slot: Slot| self.truth[slot.0].iter().flat_map(|byte| &byte.work).all(|w| !has_failed(w.queue));
-            let is_held = |at: usize| {
-                let mut holders = self.facts.slots().filter(|slot| self.facts.replicas.holds(*slot, &(at..at + 1)));
-                holders.any(is_sound)
-            };
-            assert!(!range.clone().any(is_held), "bytes are read again that a copy has");
+            for at in range.clone() {
+                for slot in self.facts.slots().filter(|slot| self.facts.replicas.holds(*slot, &(at..at + 1))) {
+                    let mut work = self.truth[slot.0].iter().flat_map(|byte| &byte.work);
+                    assert!(work.any(|work| has_failed(work.queue)), "byte {at} is read again that {slot:?} has");
+                }
+            }
             if let Some(queue) = queue {
                 self.enqueue(*to, queue, range, Access::Write);
                 if has_failed(queue) {
