@@ -140,7 +140,7 @@ mod tests {
     use std::ptr::NonNull;
     use std::sync::Arc;
 
-    use synced_mem::loopback::{KernelArg, Loopback, Mode, launch};
+    use synced_mem::loopback::{Loopback, Mode, launch};
     use synced_mem::{Access, Device, HostBuffer, Queue, SharedMem};
 
     use super::*;
@@ -256,8 +256,7 @@ mod tests {
     fn painted(blob: &mut AnyBlob, byte: u8) -> Arc<dyn Queue> {
         let queue = Loopback::new(Mode::Deferred).queue().unwrap();
         let mut token = blob.data_mut().overwrite_device(&queue).unwrap();
-        let paint = move |args: &mut [KernelArg<'_>]| args[0].bytes_mut().fill(byte);
-        launch(&*queue, [token.arg_mut()], paint).unwrap();
+        launch(&*queue, [token.arg_mut()], move |args| args[0].bytes_mut().fill(byte)).unwrap();
         queue
     }
 

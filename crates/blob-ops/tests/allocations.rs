@@ -7,6 +7,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -195,11 +196,9 @@ fn nothing_is_allocated_on_several_threads() {
 #[test]
 fn what_is_allocated_is_counted() {
     on_pool(2, || {
-        let one = || counted(|| drop(std::hint::black_box(vec![1u8; 1000])));
-        assert!((0..RUNS).any(|_| one() == (1, 1000)));
-        let both = || rayon::join(|| vec![1u8; 10], || vec![1u8; 20]);
-        let two = || counted(|| drop(std::hint::black_box(both())));
-        assert!((0..RUNS).any(|_| two() == (2, 30)));
+        assert!((0..RUNS).any(|_| counted(|| drop(black_box(vec![1u8; 1000]))) == (1, 1000)));
+        let two = (0..RUNS).map(|_| counted(|| drop(black_box(rayon::join(|| vec![1u8; 10], || vec![1u8; 20])))));
+        assert!(two.into_iter().any(|counts| counts == (2, 30)));
     });
 }
 
@@ -215,8 +214,10 @@ fn many_parts_take_a_list() {
                 let lists = count * (guard + size_of::<(&[u8], usize)>());
                 let check = |name: &str, op: &mut dyn FnMut()| {
                     let runs: Vec<_> = std::iter::repeat_with(|| counted(&mut *op)).take(RUNS).collect();
-                    let ours = |&(calls, bytes): &(usize, usize)| calls == 2 && bytes <= lists;
-                    assert!(runs.iter().any(ours), "{name} {count}, {threads}: {runs:?}");
+                    assert!(
+                        runs.iter().any(|&(calls, bytes)| calls == 2 && bytes <= lists),
+                        "{name} {count}, {threads}: {runs:?}"
+                    );
                 };
                 let inputs: Vec<_> = parts.iter().collect();
                 check("merge", &mut || blob_ops::merge_into(&inputs, 1, &mut whole).unwrap());

@@ -7,8 +7,9 @@ use crate::launch::{Arg, Bench, SAMPLES, edited};
 /// What a run of these kernels is to report: all parts in one report, which also names the kernel and a line.
 #[track_caller]
 fn assert_reported(kernel: &str, found: (u32, Vec<String>), code: u32, parts: &[&str]) {
-    let is_it = |report: &String| parts.iter().all(|part| report.contains(part));
-    let report = found.1.iter().find(|report| is_it(report)).unwrap_or_else(|| panic!("{parts:?}: {found:#?}"));
+    let mut reports = found.1.iter();
+    let report = reports.find(|report| parts.iter().all(|part| report.contains(part)));
+    let report = report.unwrap_or_else(|| panic!("{parts:?}: {found:#?}"));
     assert!(report.contains(kernel) && report.contains("line ") || code == 1, "{report}");
     assert_eq!(found.0, code, "{report}");
 }
@@ -65,8 +66,8 @@ fn shared_memory_that_was_not_written() {
 
 #[test]
 fn an_early_return_before_a_barrier() {
-    let leave = |from: u32| format!("{{ .reg .pred early; setp.ge.u32 early, %r1, {from}; @early ret; }}\n{BARRIER}");
-    let text = edited("shift_in_shared", BARRIER, &leave(26));
+    let leave = format!("{{ .reg .pred early; setp.ge.u32 early, %r1, 26; @early ret; }}\n{BARRIER}");
+    let text = edited("shift_in_shared", BARRIER, &leave);
     assert_reported("shift_in_shared", shift(&text, 0), 719, &["barrier divergence: 26 wait, 38 returned"]);
 }
 

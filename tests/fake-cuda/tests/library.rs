@@ -1,7 +1,6 @@
 //! The library as a file: it answers to the driver's name, lacks an entry point on demand, and can be hidden.
 
 use std::ffi::{CStr, CString};
-use std::process::Command;
 
 use fake_cuda::control::{self, Session, Setup, child};
 
@@ -32,10 +31,9 @@ fn it_wins_over_a_driver_that_is_installed() {
     control::without("cuInit", folder.path()).unwrap();
     let test = "library::it_wins_over_a_driver_that_is_installed";
     for is_loaded in ["yes", "no"] {
-        let install = |command: &mut Command| {
+        let Some(output) = child(test, |command| {
             command.env("LD_LIBRARY_PATH", folder.path()).env("IS_LOADED", is_loaded);
-        };
-        let Some(output) = child(test, install) else {
+        }) else {
             let is_loaded = std::env::var("IS_LOADED").as_deref() == Ok("yes");
             let _session = is_loaded.then(|| Session::start(Setup::default()));
             assert_eq!(in_driver(c"libcuda.so", "cuInit").is_some(), is_loaded);

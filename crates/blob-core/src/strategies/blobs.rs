@@ -95,8 +95,7 @@ mod tests {
 
     fn drawn<T: std::fmt::Debug>(strategy: &impl Strategy<Value = T>) -> Vec<T> {
         let mut runner = TestRunner::deterministic();
-        let mut draw = || strategy.new_tree(&mut runner).unwrap().current();
-        (0..1000).map(|_| draw()).collect()
+        (0..1000).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
     }
 
     #[test]

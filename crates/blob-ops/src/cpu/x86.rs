@@ -248,15 +248,14 @@ mod tests {
         let src = vec![1; 64 << 10];
         for isa in Isa::available() {
             let mut dst = vec![0; 64 << 10];
-            let past = |name: &str, work: &mut dyn FnMut(&mut [u8])| {
+            run_each(isa, &src[..48 << 10], |name, work| {
                 let before = watch::stores().0;
                 let at = dst.as_ptr().align_offset(64);
                 work(&mut dst[at..][..48 << 10]);
                 let (begun, open) = watch::stores();
                 assert_eq!(begun > before, isa != Isa::Portable, "{name} on {isa:?}");
                 assert_eq!(open, 0, "{name} on {isa:?}");
-            };
-            run_each(isa, &src[..48 << 10], past);
+            });
         }
     }
 
@@ -356,8 +355,8 @@ mod tests {
         let mut room = vec![0xA5; line * columns + 64];
         let aligned = room.as_ptr().align_offset(64);
         // The lines of the destination change places in pairs, and behind them more are named than there is room for.
-        let place = |x: usize| if x ^ 1 < columns { (x ^ 1) * line } else { x * line };
-        let to: Vec<usize> = (0..2 * columns).map(place).collect();
+        let to: Vec<usize> =
+            (0..2 * columns).map(|x| if x ^ 1 < columns { (x ^ 1) * line } else { x * line }).collect();
         let mut want = room[aligned..].to_vec();
         for y in 0..rows {
             for (x, to) in to[..columns].iter().enumerate() {

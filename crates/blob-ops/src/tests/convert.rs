@@ -10,22 +10,26 @@ use blob_core::{AnyBlob, DType, Part};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
-/// The nearest of the values of all bit patterns below Inf, ties to the even one; `value` rises with the bits.
-fn nearest_half(x: Scalar, value: impl Fn(u16) -> f64, infinite: u16, beyond: f64) -> u16 {
-    // Exact: a midpoint has a bit more than a value, and is whole where an integer is rounded.
-    let compare = |midpoint: f64| match x {
+/// How a number's magnitude compares with a midpoint. Exact: a midpoint has a bit more than a value, and is whole where
+/// an integer is rounded.
+fn compare(x: Scalar, midpoint: f64) -> Ordering {
+    match x {
         Scalar::F(x) => x.abs().total_cmp(&midpoint),
         Scalar::I(x) if x.unsigned_abs() > 1 << 53 => u128::from(x.unsigned_abs()).cmp(&(midpoint as u128)),
         Scalar::U(x) if x > 1 << 53 => u128::from(x).cmp(&(midpoint as u128)),
         x => x.as_f64().abs().total_cmp(&midpoint),
-    };
+    }
+}
+
+/// The nearest of the values of all bit patterns below Inf, ties to the even one; `value` rises with the bits.
+fn nearest_half(x: Scalar, value: impl Fn(u16) -> f64, infinite: u16, beyond: f64) -> u16 {
     let sign = if x.as_f64().is_sign_negative() { 0x8000 } else { 0 };
     let (mut low, mut high) = (0, infinite);
     while low < high {
         let next = if low + (high - low) / 2 + 1 == infinite { beyond } else { value(low + (high - low) / 2 + 1) };
         let middle = low + (high - low) / 2;
         // Whether x rounds to `middle` or below.
-        match (compare((value(middle) + next) / 2.0), middle % 2) {
+        match (compare(x, (value(middle) + next) / 2.0), middle % 2) {
             (Ordering::Less, _) | (Ordering::Equal, 0) => high = middle,
             _ => low = middle + 1,
         }
@@ -158,15 +162,14 @@ fn edges(dtype: DType) -> Vec<u8> {
         floats.extend([x, x.next_up(), x.next_down()]);
     }
     floats.extend(integers.iter().map(|x| *x as f64));
-    let signed = |x: &f64| [*x, -*x];
     macro_rules! integer {
         ($t:ty) => {{
-            let fit = |x: &i128| [<$t>::try_from(*x).ok(), <$t>::try_from(-*x).ok()];
-            let all = integers.iter().flat_map(fit).flatten().chain([<$t>::MIN, <$t>::MAX]);
+            let signed = integers.iter().flat_map(|x| [*x, -*x]);
+            let all = signed.filter_map(|x| <$t>::try_from(x).ok()).chain([<$t>::MIN, <$t>::MAX]);
             all.flat_map(|x| x.to_ne_bytes()).collect()
         }};
     }
-    let all = floats.iter().flat_map(signed);
+    let all = floats.iter().flat_map(|x| [*x, -*x]);
     match dtype {
         DType::U8 => integer!(u8),
         DType::I8 => integer!(i8),
@@ -262,9 +265,9 @@ fn large_conversions_and_fills_past_the_caches() {
                     _ => bf16::from_bits(word).to_f32(),
                 });
                 let got = y.data().elements::<f32>().unwrap();
-                let same =
-                    |(got, want): (&f32, f32)| got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
-                assert!(got.iter().zip(want).all(same), "{dtype} {isa:?} {threads}");
+                let mut pairs = got.iter().zip(want);
+                let is_same = pairs.all(|(got, want)| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan());
+                assert!(is_same, "{dtype} {isa:?} {threads}");
             }
         }
     }

@@ -3,8 +3,7 @@
 use crate::plan::{Blocks, Permutation, Split, Stride, Strides, Swap, Walk};
 
 fn axes(strides: &Strides) -> Vec<(usize, usize, usize)> {
-    let axis = |s: &Stride| (s.len, s.from, s.to);
-    strides.as_slice().iter().map(axis).collect()
+    strides.as_slice().iter().map(|s| (s.len, s.from, s.to)).collect()
 }
 
 #[test]

@@ -41,11 +41,12 @@ impl Calls {
         *count += 1;
         self.total += 1;
         let (count, total) = (*count, self.total);
-        let is_due = |plan: &Plan| match &plan.name {
+        let mut plans = self.plans.iter();
+        let due = plans.find(|plan| match &plan.name {
             Some(planned) => planned == name && plan.at == count,
             None => plan.at == total,
-        };
-        self.plans.iter().find(|plan| is_due(plan)).map(|plan| plan.code)
+        });
+        due.map(|plan| plan.code)
     }
 
     /// Counts a piece of work on a device, and returns the planned failure, if any.

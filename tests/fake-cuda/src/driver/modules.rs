@@ -114,8 +114,8 @@ impl Driver {
     /// Enqueues a kernel, if the grid, shared memory and parameters are within the limits.
     pub(crate) fn launch(&mut self, function: usize, launch: Launch, stream: usize) -> Result<(), Code> {
         let device = self.stream_device(stream)?;
-        let is_here = |loaded: &Loaded| loaded.device == device && loaded.functions.contains(&function);
-        if !self.modules.modules.values().any(is_here) {
+        if !self.modules.modules.values().any(|loaded| loaded.device == device && loaded.functions.contains(&function))
+        {
             return Err(self.refuse(Code::INVALID_HANDLE, "a function of another device, or of a module that is gone"));
         }
         let name = &launch.kernel.name;

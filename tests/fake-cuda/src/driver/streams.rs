@@ -51,13 +51,12 @@ fn null_stream(device: usize) -> usize {
 
 impl Streams {
     pub(crate) fn new(devices: usize) -> Streams {
-        let null = |device| {
+        let nulls = (0..devices).map(|device| {
             let stream = Stream { device, is_blocking: true, queue: VecDeque::new(), last: 0, is_destroyed: false };
             (null_stream(device), stream)
-        };
-        let streams = (0..devices).map(null).collect();
+        });
         let (events, pending) = (BTreeMap::new(), BTreeSet::new());
-        Streams { streams, events, pending, next_ticket: 1, next_handle: FIRST_HANDLE }
+        Streams { streams: nulls.collect(), events, pending, next_ticket: 1, next_handle: FIRST_HANDLE }
     }
 
     fn handle(&mut self) -> usize {
@@ -100,8 +99,8 @@ impl Streams {
 
     /// Whether a launch of a kernel is pending.
     pub(crate) fn runs(&self, kernel: &Arc<Kernel>) -> bool {
-        let is_launch = |work: &Work| matches!(work, Work::Launch(launch) if Arc::ptr_eq(&launch.kernel, kernel));
-        self.streams.values().any(|stream| stream.queue.iter().any(|(_, work)| is_launch(work)))
+        let mut entries = self.streams.values().flat_map(|stream| &stream.queue);
+        entries.any(|(_, work)| matches!(work, Work::Launch(launch) if Arc::ptr_eq(&launch.kernel, kernel)))
     }
 
     /// Drops the pending work of a device whose context has failed.
@@ -139,11 +138,11 @@ impl Streams {
 
     /// The streams whose next work may run.
     fn runnable(&self) -> Vec<usize> {
-        let may_run = |stream: &Stream| match stream.queue.front() {
+        let runnable = self.streams.iter().filter(|(_, stream)| match stream.queue.front() {
             Some((_, Work::Wait(ticket))) => self.is_done(*ticket),
             head => head.is_some(),
-        };
-        self.streams.iter().filter(|(_, stream)| may_run(stream)).map(|(handle, _)| *handle).collect()
+        });
+        runnable.map(|(handle, _)| *handle).collect()
     }
 
     fn pop(&mut self, handle: usize) -> Option<(usize, u64, Work)> {

@@ -156,13 +156,14 @@ impl Team<'_, '_> {
         }
         let (name, size) = match space {
             Space::Global | Space::Generic => {
-                let found = self.run.global.find(at, len);
-                if found.is_err() && now.launch.shares_host && host::is_host(at) && at >= PAGE {
-                    return Ok(Spot::Host(at as usize));
-                }
-                let stop =
-                    |text| self.run.stop(who, Code::ILLEGAL_ADDRESS, &format!("global access of {len} bytes: {text}"));
-                return found.map(|(block, at)| Spot::Global(block, at)).map_err(stop);
+                return match self.run.global.find(at, len) {
+                    Ok((block, at)) => Ok(Spot::Global(block, at)),
+                    Err(_) if now.launch.shares_host && host::is_host(at) && at >= PAGE => Ok(Spot::Host(at as usize)),
+                    Err(text) => {
+                        let text = format!("global access of {len} bytes: {text}");
+                        Err(self.run.stop(who, Code::ILLEGAL_ADDRESS, &text))
+                    }
+                };
             }
             Space::Shared => ("shared", self.shared.bytes.len()),
             Space::Local => ("local", kernel.local),
@@ -216,8 +217,8 @@ impl Team<'_, '_> {
             }
         };
         if !is_written {
-            let text = || format!("{name} bytes {at}..{} are read before they are written", at + len);
-            self.run.report(who, "unwritten", |_| text());
+            let end = at + len;
+            self.run.report(who, "unwritten", |_| format!("{name} bytes {at}..{end} are read before they are written"));
         }
         self.race(who, name, at, other);
         bytes

@@ -132,8 +132,10 @@ impl Team<'_, '_> {
                 for lane in each(lanes) {
                     let number = now.value(*on, lane) as u32 as usize;
                     let who = self.who(now.warp, lane, line);
-                    let out = || self.run.stop(who, Code::LAUNCH_FAILED, "a switch beyond its list");
-                    now.warp.at[lane] = *to.get(number).ok_or_else(out)? as u32;
+                    now.warp.at[lane] = match to.get(number) {
+                        Some(to) => *to as u32,
+                        None => return Err(self.run.stop(who, Code::LAUNCH_FAILED, "a switch beyond its list")),
+                    };
                 }
             }
             // Threads that wait for one that has returned are checked again.

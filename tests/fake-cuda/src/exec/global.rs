@@ -22,8 +22,7 @@ impl<'a> Global<'a> {
 
     /// The index of the block that contains these bytes and the offset there, or an error text.
     pub(super) fn find(&mut self, address: u64, len: usize) -> Result<(usize, usize), String> {
-        let is_in = |block: &Block| address.wrapping_sub(block.start) < block.len as u64;
-        if !self.blocks.get(self.last).is_some_and(is_in) {
+        if self.blocks.get(self.last).is_none_or(|block| address.wrapping_sub(block.start) >= block.len as u64) {
             let after = self.blocks.partition_point(|block| block.start <= address);
             self.last = after.checked_sub(1).ok_or("no memory of this device")?;
         }

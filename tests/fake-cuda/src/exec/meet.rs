@@ -3,7 +3,7 @@
 
 use super::block::Team;
 use super::warp::{Now, Warp, each};
-use crate::ptx::{Op, Operand, Shuffle, Vote};
+use crate::ptx::{Op, Shuffle, Vote};
 
 impl Team<'_, '_> {
     /// Whether an instruction can run: always, unless members have not arrived yet.
@@ -50,8 +50,8 @@ impl Team<'_, '_> {
 
     pub(super) fn vote(&mut self, now: &mut Now<'_>, op: &Op, lanes: u32) {
         let Op::Vote { mode, to, a, is_negated, .. } = *op else { return };
-        let holds = |operand: Operand, lane| (now.value(operand, lane) & 1 == 1) != is_negated;
-        let ballot = each(lanes).filter(|lane| holds(a, *lane)).fold(0, |all: u32, lane| all | 1 << lane);
+        let voters = each(lanes).filter(|lane| (now.value(a, *lane) & 1 == 1) != is_negated);
+        let ballot = voters.fold(0, |all: u32, lane| all | 1 << lane);
         let result = match mode {
             Vote::All => u64::from(ballot == lanes),
             Vote::Any => u64::from(ballot != 0),

@@ -51,8 +51,7 @@ impl Warp {
 
     /// The lowest next instruction of the threads that can run, and all threads there.
     pub(super) fn furthest_behind(&self) -> (u32, u32) {
-        let is_in = |lanes: u32, lane: usize| lanes >> lane & 1 == 1;
-        let at = (0..WARP).map(|lane| if is_in(self.ready, lane) { self.at[lane] } else { u32::MAX });
+        let at = (0..WARP).map(|lane| if self.ready >> lane & 1 == 1 { self.at[lane] } else { u32::MAX });
         let least = at.fold(u32::MAX, u32::min);
         let here = (0..WARP).fold(0, |lanes, lane| lanes | u32::from(self.at[lane] == least) << lane);
         (least, here & (self.ready | self.waiting))

@@ -115,11 +115,12 @@ fn funnel(distance: u64, is_clamped: bool) -> u32 {
 /// byte's sign, replicated.
 fn permute(a: u64, b: u64, selector: u64) -> u64 {
     let bytes = pair(a, b).to_le_bytes();
-    let pick = |digit: u64| {
+    (0..4).fold(0, |all, at| {
+        let digit = selector >> (4 * at) & 15;
         let byte = bytes[(digit % 8) as usize];
-        if digit & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 }
-    };
-    (0..4).fold(0, |all, at| all | u64::from(pick(selector >> (4 * at) & 15)) << (8 * at))
+        let picked = if digit & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 };
+        all | u64::from(picked) << (8 * at)
+    })
 }
 
 /// `len` bits from a position on; bits beyond the value are copies of the sign of the extracted field.

@@ -77,8 +77,8 @@ impl Module {
             return Err("no `.version` or no `.target`".to_string());
         }
         let constants = Arc::new(constants);
-        let with_constants = |kernel| Arc::new(Kernel { constants: constants.clone(), ..kernel });
-        module.kernels = heads.into_iter().map(with_constants).collect();
+        let kernels = heads.into_iter().map(|kernel| Kernel { constants: constants.clone(), ..kernel });
+        module.kernels = kernels.map(Arc::new).collect();
         Ok(module)
     }
 
