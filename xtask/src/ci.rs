@@ -29,10 +29,10 @@ const STEPS: &[(&str, &str)] = &[
     ("dependencies", "cargo {deny} check bans licenses sources"),
     ("codegen", "cargo xtask codegen --check"),
     ("kernels", "cargo xtask kernels --check"),
-    // The tool is built with the tests, because one of its own package runs it.
+    // The tool is built with the tests, because a test of the tool's package runs the program.
     ("tests", "BLOB_TOOL={target}/debug/blob BLOB_TEST_REPORT={report} BLOB_REAL_DATA={real} BLOB_PYTHON={python} \
         cargo test --workspace --all-features"),
-    // The page's program as the page names it; of the tests above it is 3 GiB.
+    // The page's program at the size that the page names; in the tests above the size is 3 GiB.
     ("a model of 30 GiB", "BLOB_PAGE_GIB=30 cargo test --workspace --all-features --test cuda page::a_checkpoint"),
     // Every interleaving of a few threads. In a target folder of its own, because everything is built with another
     // flag.

@@ -22,13 +22,13 @@ const ONNX: &str = "proto/onnx.proto";
 const ONNX_MESSAGES: &str = "crates/blob-io/src/onnx/proto.rs";
 const ONNX_NUMBERS: &str = "crates/blob-io/src/onnx/numbers.rs";
 
-/// The messages that hold tensors or lead to them. They stand first in the proto.
+/// The messages that hold tensors or lead to tensors. These stand first in the proto.
 const STRUCTS: &[&str] = &[
     "BlobShape", "BlobProto", "NvBlobProto", "BlobProtoVector", "Datum", "SolverState", "NetParameter",
     "LayerParameter", "V1LayerParameter", "V0LayerParameter",
 ];
 
-/// The fields of nets and layers that the structs have. They stand first in their messages.
+/// The fields of nets and layers that the structs have. These stand first in each message.
 const STRUCT_FIELDS: &[&str] =
     &["name", "type", "bottom", "top", "blobs", "layer", "layers", "input", "input_dim", "input_shape"];
 

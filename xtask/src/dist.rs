@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::shell;
 
-/// Each shell with the file name that it looks for.
+/// Each shell with the file name that the shell looks for.
 #[rustfmt::skip]
 const COMPLETIONS: &[(&str, &str)] = &[
     ("bash", "blob.bash"), ("zsh", "_blob"), ("fish", "blob.fish"), ("powershell", "_blob.ps1"), ("elvish", "blob.elv"),

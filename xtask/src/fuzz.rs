@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz [--seconds N] [TARGET ...]`: the targets of `fuzz/`, each from the golden files, under the address
 //! sanitizer. It needs a nightly compiler and cargo-fuzz, installed below `target`. Findings of a target lie in
-//! `fuzz/artifacts`; minimise each (`cargo fuzz tmin`) and make a test of it.
+//! `fuzz/artifacts`; minimise each (`cargo fuzz tmin`), then make a test.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
         command.args(["fuzz", "run", "--target-dir"]).arg(target.join("build")).arg(name).arg(corpus).arg("--");
         command.args(["-rss_limit_mb=1024", "-timeout=20", "-print_final_stats=1", "-verbosity=0"]);
         command.arg(format!("-max_total_time={seconds}"));
-        // Cargo names its own toolchain to programs that it starts; the nightly is another.
+        // Cargo names the stable toolchain to programs that cargo starts; the nightly is another.
         command.env_remove("CARGO").env("RUSTUP_TOOLCHAIN", "nightly");
         if Path::new("/dev/shm").is_dir() {
             command.env("TMPDIR", "/dev/shm"); // files that are written and read again at each step
@@ -54,7 +54,7 @@ fn targets() -> Result<Vec<String>> {
 }
 
 /// Every small golden file of every format: another reader's good file is a good beginning for this one's refusals. A
-/// reader of text begins with the texts of its kind.
+/// reader of text begins with the texts of that kind.
 fn seed(target: &str, corpus: &Path) -> Result<usize> {
     std::fs::create_dir_all(corpus).with_context(|| corpus.display().to_string())?;
     let (root, mut seeds) = (shell::root(), 0);

@@ -85,14 +85,14 @@ fn chosen<'a>(all: &'a [Mutant], filters: &[&str]) -> Result<Vec<&'a Mutant>> {
     Ok(chosen)
 }
 
-/// A copy of the workspace, and the folder of its builds.
+/// A copy of the workspace, and the folder of the copy's builds.
 struct Laboratory {
     tree: PathBuf,
     build: PathBuf,
 }
 
 impl Laboratory {
-    /// Makes the tree a fresh copy of the workspace, with the times of its files.
+    /// Makes the tree a fresh copy of the workspace, with the same times of files.
     fn copy(&self, root: &Path, all: &[Mutant]) -> Result<()> {
         if self.tree.exists() {
             std::fs::remove_dir_all(&self.tree).context("cannot remove the old copy")?;
@@ -113,7 +113,7 @@ impl Laboratory {
         Ok(())
     }
 
-    /// Every named test is there and passes while nothing is broken: one run of each test binary, with all its names.
+    /// Every named test is there and passes while nothing is broken: one run of each test binary, with all names there.
     fn check_baseline(&self, chosen: &[&Mutant]) -> Result<()> {
         let mut names: BTreeMap<&[String], BTreeSet<&str>> = BTreeMap::new();
         for mutant in chosen {
@@ -160,7 +160,7 @@ impl Laboratory {
         }
     }
 
-    /// Writes the files that were changed as they were.
+    /// Writes the files that were changed back.
     fn mend(&self, together: &Together, tree: &Tree) -> Result<()> {
         self.write(together.texts.keys().filter_map(|file| Some((file.as_str(), tree.text(file)?))))
     }
@@ -205,7 +205,7 @@ impl Laboratory {
     }
 }
 
-/// Runs a test until it ends, or its time is over and it is killed with its children.
+/// Runs a test until the end, or until the time is over: then the test and all children are killed.
 fn fate(test: &Command) -> Result<Fate> {
     let mut limited = Command::new("timeout");
     limited.args(["--signal=KILL", LIMIT]).arg(test.get_program()).args(test.get_args());

@@ -25,7 +25,7 @@ const VECTORS: &str = "-Ctarget-feature=+simd128";
 /// The most bytes of the module, packed.
 const MOST: usize = 1_500_000;
 
-/// The files beside the document, which are taken as they are.
+/// The files beside the document, which are taken unchanged.
 const BESIDE: &[&str] = &["manifest.webmanifest", "icon.svg"];
 
 pub(crate) fn run(arguments: &[&str]) -> Result<()> {
@@ -44,12 +44,12 @@ pub(crate) fn run(arguments: &[&str]) -> Result<()> {
     }
 }
 
-/// Builds the page; gives its folder.
+/// Builds the page; gives the folder.
 pub(crate) fn build() -> Result<PathBuf> {
     build_in(&shell::root(), &shell::target_directory()?)
 }
 
-/// Builds the page of a copy of the tree in another folder, with nothing built before: it has the same bytes.
+/// Builds the page of a copy of the tree in another folder, with nothing built before: that page has the same bytes.
 fn elsewhere(folder: &Path) -> Result<()> {
     let (root, other) = (shell::root(), std::env::temp_dir().join(format!("blob-page-{}", std::process::id())));
     let (copy, here) = (other.join("a copy/of it"), contents(folder)?);
@@ -66,7 +66,7 @@ fn elsewhere(folder: &Path) -> Result<()> {
     Ok(fs::remove_dir_all(&other)?)
 }
 
-/// The files of a folder by their names.
+/// The files of a folder by name.
 fn contents(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>> {
     let entries = fs::read_dir(folder)?.map(|entry| {
         let entry = entry?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 
-/// A running server. It ends with the program.
+/// A running server, which ends with the program.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     log: Arc<Mutex<Vec<String>>>,

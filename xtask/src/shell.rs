@@ -1,5 +1,5 @@
 //! Where the workspace lies, and how a task starts another program: cargo itself, in the workspace's root.
-//! Relies on the environment that cargo gives to its programs. Captures output only where asked to.
+//! Relies on the environment that cargo gives to the programs that cargo runs. Captures output only where asked to.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -30,7 +30,7 @@ pub(crate) fn cargo(arguments: &str) -> Command {
     command
 }
 
-/// The command that a line spells: variables, program, arguments, with one space between them. `{name}` in a word
+/// The command that a line spells: variables, program, arguments, single spaces between. `{name}` in a word
 /// stands for the value of that name. A variable without a value is removed; a program or an argument without one
 /// leaves no command.
 pub(crate) fn command(line: &str, value: impl Fn(&str) -> Option<String>) -> Option<Command> {
@@ -54,14 +54,14 @@ pub(crate) fn command(line: &str, value: impl Fn(&str) -> Option<String>) -> Opt
     Some(command)
 }
 
-/// Runs a command with our own input and output, and fails where it does.
+/// Runs a command with our own input and output, and fails where the command fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", line(command)))?;
     ensure!(status.success(), "`{}` failed: {status}", line(command));
     Ok(())
 }
 
-/// Runs a command and gives its standard output; standard error passes through.
+/// Runs a command and gives the standard output; standard error passes through.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output = command.stderr(std::process::Stdio::inherit()).output();
     let output = output.with_context(|| format!("cannot start {}", line(command)))?;

@@ -1,5 +1,5 @@
 //! The little of WebDriver that the page's check needs: a session of a browser behind its driver, spoken to in JSON.
-//! Relies on a driver program on the path. A driver ends with its value.
+//! Relies on a driver program on the path. A driver ends with the value that holds the process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
     driver: &'static str,
-    /// The line in which the driver tells its port, up to the number.
+    /// The line in which the driver tells the port, up to the number.
     told: &'static str,
     settings: fn(&Session<'_>) -> Value,
 }
@@ -90,7 +90,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts a browser; `None` where its driver is not on the path.
+    /// Starts a browser; `None` where the driver is not on the path.
     pub(crate) fn start(kind: &Kind, session: &Session<'_>) -> Result<Option<Self>> {
         let mut driver = Command::new(kind.driver);
         driver.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -19,7 +19,7 @@ const RELEASE: &str = "python/tests/release.txt";
 /// Where maturin takes a wheel's other files from: `scripts` are put on the path, `data` into the environment.
 const DATA: &str = "python/blob_io.data";
 
-/// The completions, each with its place.
+/// The completions, each with a place.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "share/bash-completion/completions/blob"),
     ("zsh", "share/zsh/site-functions/_blob"),
@@ -140,7 +140,7 @@ fn build_from_source(python: &Path, folder: &Path) -> Result<()> {
     pip.arg("--wheel-dir").arg(folder.join("from-sdist")).arg(only_file(&sources)?);
     // maturin is called by name.
     pip.env("PATH", path_with(python)?);
-    // Not optimised: only whether it builds is asked.
+    // Not optimised: the question is only whether the sdist builds.
     pip.env("MATURIN_PEP517_ARGS", "--profile dev --compatibility linux");
     shell::run(pip.env("CARGO_TARGET_DIR", folder.join("from-sdist/target")))
 }
@@ -185,7 +185,7 @@ fn lay_out(tool: &Path) -> Result<()> {
     shell::run(Command::new(tool).args(["man", "--quiet", "-o"]).arg(pages.parent().unwrap_or(&data)))
 }
 
-/// Builds the tool; gives its place.
+/// Builds the tool; gives the path.
 fn build_tool(python: &Path, is_debug: bool) -> Result<PathBuf> {
     let target = shell::target_directory()?;
     if is_debug {
@@ -201,7 +201,7 @@ fn build_tool(python: &Path, is_debug: bool) -> Result<PathBuf> {
     Ok(target.join(TARGET).join("release/blob"))
 }
 
-/// Checks that a release uses the stable ABI alone, and lists its needs of a system.
+/// Checks that a release uses the stable ABI alone, and lists the needs of a system.
 fn audit(python: &Path, wheel: &Path) -> Result<()> {
     let programs = python.parent().context("an interpreter lies in a folder")?;
     shell::run(shell::program(programs.join("abi3audit")).arg("--strict").arg(wheel))?;
@@ -221,7 +221,7 @@ fn test(python: &Path, wheel: &Path) -> Result<()> {
     )?;
     let version = shell::read(Command::new(python).args(["-c", "import sys; print(sys.version_info[1])"]))?;
     if version.trim() == "11" {
-        // Its buffers have no `__buffer__` that stubtest could find.
+        // The module's buffers have no `__buffer__` that stubtest could find.
         return Ok(());
     }
     shell::run(shell::program(python).args(["-m", "mypy.stubtest", "blob_io"]))?;

@@ -80,7 +80,7 @@ pub(crate) struct Conversion {
     begun: Begun,
 }
 
-/// What a conversion has to say.
+/// The words about a conversion.
 #[derive(Default)]
 pub(crate) struct Found {
     /// The warnings that arose during the conversion.
@@ -170,7 +170,7 @@ impl Conversion {
         Ok(plan)
     }
 
-    /// Does what is planned; in a dry run only what finds lost values.
+    /// Performs the plan; in a dry run only the part that finds lost values.
     pub(crate) fn run(&self, plan: &Plan<'_>, context: &Context) -> Result<Found, Failure> {
         let mut found = Found { changes: plan.changes(), ..Found::default() };
         if self.is_dry {
@@ -193,7 +193,7 @@ impl Conversion {
         Ok(found)
     }
 
-    /// What is written. The time includes listing and planning, which take long for a million arrays.
+    /// The output. The time includes listing and planning, which take long for a million arrays.
     pub(crate) fn written<'a>(&'a self, plan: &'a Plan<'_>, found: &Found) -> Written<'a> {
         let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
         let bytes_out = found.done.as_ref().map_or_else(|| plan.output_len(), |done| done.bytes_out);

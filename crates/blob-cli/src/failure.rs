@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::nearest::nearest;
 
-/// What helps where layers are in some phases of the net only.
+/// The advice where layers are in some phases of the net only.
 pub(crate) const TESTED_NET: &str = "name the net as it is used after training: --net deploy.prototxt";
 
 /// At most this many files are looked at for one with a similar name.

@@ -34,7 +34,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("concat", "merge"),
 ];
 
-/// The flags by which other tools replace what is there.
+/// The flags by which other tools replace a file.
 const FORCES: [&str; 6] = ["--overwrite", "--replace", "--clobber", "--yes", "-f", "-y"];
 
 /// The extensions of outputs besides files of tensors.
@@ -140,7 +140,7 @@ fn slip(tool: &Command, words: &[OsString], error: &clap::Error) -> Option<Failu
     )))
 }
 
-/// The failure of a flag by which other tools replace what is there, for a command with --force.
+/// The failure of a flag by which other tools replace a file, for a command with --force.
 fn other_force(command: &Command, error: &clap::Error) -> Option<Failure> {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
         (error.kind(), error.get(ContextKind::InvalidArg))

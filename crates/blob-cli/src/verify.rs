@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Verify, context: &Context) -> Result<Status, Failure> {
 /// The other files of tensors in a folder that is opened by its index of shards: a whole folder has whole files.
 fn beside_shards(path: &Path, args: &Verify, context: &Context) -> Result<Vec<PathBuf>, Error> {
     let is_compared = !args.against.is_empty() || args.sha256.is_some();
-    // What cannot be opened is reported where it is checked.
+    // A file that cannot be opened is reported by the check.
     let folder = path.is_dir().then(|| open_whole(path, &context.global).ok()).flatten();
     folder.filter(|_| !is_compared).map_or(Ok(Vec::new()), |folder| folder.beside_shards())
 }

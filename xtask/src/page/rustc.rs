@@ -28,7 +28,7 @@ fn compile(arguments: Vec<OsString>) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// The arguments with a hash of the package, the crate, its kind and its features in place of cargo's.
+/// The arguments with a hash of the package, the crate, the kind and the features in place of cargo's.
 fn with_plain_hash(arguments: Vec<OsString>, package: &str) -> Vec<OsString> {
     let texts: Vec<&str> = arguments.iter().filter_map(|word| word.to_str()).collect();
     let after =
@@ -38,7 +38,7 @@ fn with_plain_hash(arguments: Vec<OsString>, package: &str) -> Vec<OsString> {
             words.sort();
             words.join(",")
         });
-    // A target is the name of a file where a workspace has one of its own.
+    // A target is the name of a file where a workspace has a private one.
     known[3] = (!known[3].is_empty()).to_string();
     let hash = Sha256::digest(format!("{package} {}", known.join(" ")));
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();

@@ -105,7 +105,7 @@ fn large(check: &Check<'_>, file: &Path) -> Result<Vec<Bar>> {
     ])
 }
 
-/// A sparse file of 6 GB: it is listed as fast, values behind 4 GiB are read where they lie, and in as little memory.
+/// A sparse file of 6 GB: the list comes as fast, values behind 4 GiB are read in place, and in as little memory.
 fn long(check: &Check<'_>) -> Result<Vec<Bar>> {
     let long = check.work.join("long.safetensors");
     let names: Vec<String> = (0..96).map(|i| format!("zeros{i}")).collect();
@@ -148,19 +148,19 @@ fn many(check: &Check<'_>) -> Result<f64> {
 const READ: &str =
     "for (let at = 0; at < file.size; at += 16 << 20) reader.readAsArrayBuffer(file.slice(at, at + (16 << 20)));";
 
-/// Reads it by a stream, as the page's worker does for statistics.
+/// Reads the file by a stream, as the page's worker does for statistics.
 const STREAM: &str = "const stream = file.stream().getReader({ mode: 'byob' }); \
     for (let buffer = new ArrayBuffer(1 << 18);;) { const { done, value } = await stream.read(new Uint8Array(buffer)); \
       if (done) break; ({ buffer } = value); }";
 
-/// Reads it, and writes each piece to a private file.
+/// Reads the file, and writes each piece to a private file.
 const COPY: &str = "const root = await navigator.storage.getDirectory(); const name = 'plain'; \
     const handle = await (await root.getFileHandle(name, { create: true })).createSyncAccessHandle(); \
     for (let at = 0; at < file.size; at += 16 << 20) \
       handle.write(new Uint8Array(reader.readAsArrayBuffer(file.slice(at, at + (16 << 20)))), { at }); \
     handle.flush(); handle.close(); await root.removeEntry(name);";
 
-/// The time of a loop without the module, in a worker of its own.
+/// The time of a loop without the module, in a separate worker.
 fn plain(body: &str) -> String {
     let worker = format!(
         "onmessage = async ({{ data: file }}) => {{ const reader = new FileReaderSync(); const begun = performance.now(); \

@@ -161,7 +161,7 @@ fn in_a_batch(check: &Check<'_>, folder: &Path, output: &str) -> Result<()> {
     check.told(folder, &["diff", output, &made.path().display().to_string()]).with_context(|| batch.to_owned())
 }
 
-/// Runs a command of the tool as one types it.
+/// Runs a command of the tool as typed.
 fn typed(check: &Check<'_>, folder: &Path, command: &str) -> Result<()> {
     let path = check.tool.parent().context("the tool lies in a folder")?.display().to_string();
     let paths = format!("{path}:{}", std::env::var("PATH").unwrap_or_default());
@@ -170,18 +170,18 @@ fn typed(check: &Check<'_>, folder: &Path, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// Shows another panel and the form again, which has the settings that it had.
+/// Shows another panel and the form again, with the settings of before.
 fn returned_to(check: &Check<'_>) -> Result<()> {
     let back = "const before = $('command').value; show('tensors'); show('convert'); return before;";
     let before = check.browser.script(back, &json!([]))?;
-    // The panel is a new one, whose plan is shown when it has come; others may still come for the one before.
+    // The panel is a new one, whose plan is shown on arrival; others may still come for the one before.
     check.browser.until("$('said').childElementCount > 0")?;
     let command = check.browser.script("return $('command').value;", &json!([]))?;
     ensure!(command == before, "the form forgets: {before} became {command}");
     Ok(())
 }
 
-/// Each member of an archive that the page offers opens by its button, and has the tool's table.
+/// Each member of an archive that the page offers opens by a button, and has the tool's table.
 fn members(check: &Check<'_>, archive: &Path) -> Result<()> {
     let name = archive.file_name().and_then(|name| name.to_str()).context("a name that is no text")?;
     check.give(archive)?;

@@ -54,7 +54,7 @@ pub(super) fn goes_on(check: &Check<'_>) -> Result<()> {
     check.browser.script("while (files.length) remove(files[0]); quiet();", &json!([])).map(drop)
 }
 
-/// A panic of the module itself is said with its words, and ends nothing but what ran.
+/// A panic of the module itself is said in the panic's words, and ends the running task alone.
 fn panics(check: &Check<'_>) -> Result<()> {
     let waits = "return ask('fail', { why: 'a fault for the check' }).then(() => 'nothing', (ended) => ended.message);";
     let ended = check.browser.awaited(waits, &json!([]))?;

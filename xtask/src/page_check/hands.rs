@@ -75,7 +75,7 @@ fn before_the_break(check: &Check<'_>) -> Result<()> {
     check.browser.script(CLEAR, &json!([])).map(drop)
 }
 
-/// An output has its receipt shown, goes to the picker's file or is downloaded, and opens again.
+/// An output has a receipt that is shown, goes to the picker's file or is downloaded, and opens again.
 fn saved(check: &Check<'_>) -> Result<()> {
     let folder = folder(check)?;
     let file = copied(&data("caffe/forward/lenet.caffemodel"), &folder)?;
@@ -113,7 +113,7 @@ fn saved(check: &Check<'_>) -> Result<()> {
     check.browser.script(CLEAR, &json!([])).map(drop)
 }
 
-/// The buttons beside the recipe and the command copy them.
+/// The buttons beside the recipe and the command copy these.
 fn texts(check: &Check<'_>) -> Result<()> {
     let copy = "window.texts = []; \
         Object.defineProperty(navigator, 'clipboard', { configurable: true, value: { writeText: async (text) => { window.texts.push(text); } } }); \
@@ -140,7 +140,7 @@ fn arrives(file: &Path, wanted: &Path) -> Result<()> {
     anyhow::bail!("{} does not come", file.display())
 }
 
-/// The browser says that it has no room: so does the page, before it begins.
+/// The browser says that no room is left: so does the page, before the first write.
 fn no_room(check: &Check<'_>) -> Result<()> {
     check.give(&data("caffe/forward/lenet.caffemodel"))?;
     let full = "const { storage } = navigator; window.estimate = storage.estimate; \

@@ -23,7 +23,7 @@ const DOWN: char = '\u{e015}';
 /// Patterns of each kind that the filter's text names, and one that is none.
 const PATTERNS: &[&str] = &["#3-5", "layer3", "layer5/* #7", "*/*99", "{a"];
 
-/// What must have a name for those who do not see it.
+/// Each element that must have a name for people who do not see the page.
 const NAMED: &[&str] =
     &["button", "textbox", "searchbox", "combobox", "checkbox", "tab", "tabpanel", "image", "table", "progressbar"];
 
@@ -77,7 +77,7 @@ fn rows(check: &Check<'_>, names: &[&str]) -> Result<()> {
     check.browser.script("$('by-index').click();", &json!([])).map(drop)
 }
 
-/// A pattern takes the tensors that it takes of the tool's, or is refused with its words.
+/// A pattern takes the same tensors as in the tool, or is refused with the tool's words.
 fn filter(check: &Check<'_>, file: &Path, pattern: &str) -> Result<()> {
     let mut arguments = vec!["ls", "many.safetensors"];
     arguments.extend(pattern.split(' '));

@@ -1,4 +1,4 @@
-//! What a person is told of a new ONNX model: the versions, the inputs and outputs, a line that runs the model.
+//! The facts of a new ONNX model for a person: the versions, the inputs and outputs, a line that runs the model.
 
 use std::path::Path;
 

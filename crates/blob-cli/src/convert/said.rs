@@ -76,7 +76,7 @@ pub(crate) fn notices(changes: &[Group], context: &Context) {
     notices.for_each(|group| context.terminal.note(format!("  {}", context.terminal.text(&group.to_string()))));
 }
 
-/// What was asked for, for the success line: `20 rounded to f16, 4 left out`.
+/// The changes that were asked for, for the success line: `20 rounded to f16, 4 left out`.
 pub(crate) fn asked(changes: &[Group]) -> Vec<String> {
     let counts: Vec<String> = changes.iter().filter(|group| group.change.is_asked).filter_map(Group::short).collect();
     if counts.is_empty() { Vec::new() } else { vec![counts.join(", ")] }

@@ -31,7 +31,7 @@ impl Vertex {
     }
 }
 
-/// Boxes, and arrows by the boxes' places. A value stands before its readers, a layer behind what it reads.
+/// Boxes, and arrows by the boxes' places. A value stands before the readers, a layer behind the inputs.
 pub(super) struct Boxes {
     pub(super) vertices: Vec<Vertex>,
     /// From and to, in the order of the readers.

@@ -59,7 +59,7 @@ pub(super) fn drawing(boxes: &Boxes) -> Result<Drawing, Failure> {
     Ok(Drawing { width: places.width, height: rows * (HEIGHT + BELOW), markup })
 }
 
-/// The row of each box: layers as high as what they read allows, values above their first reader.
+/// The row of each box: layers as high as their inputs allow, values above their first reader.
 fn rows(boxes: &Boxes) -> Vec<usize> {
     let mut rows = vec![0; boxes.vertices.len()];
     let sorted = boxes.arrows.iter();
@@ -88,7 +88,7 @@ impl Places {
         let (mut lefts, mut sources) = (vec![0; rows.len()], vec![Vec::new(); rows.len()]);
         boxes.arrows.iter().for_each(|(from, to)| sources[*to].push(*from));
         for row in &mut of_row {
-            // Below the middle of what a box reads, arrows cross the least.
+            // Below the middle of a box's inputs, arrows cross the least.
             row.sort_by_key(|place| {
                 let sources: &Vec<usize> = &sources[*place];
                 sources.iter().map(|source| lefts[*source]).sum::<usize>() / sources.len().max(1)
