@@ -89,14 +89,12 @@ enum Holes {
 /// The frame of a receipt.
 #[derive(Deserialize)]
 struct Framed {
-    #[serde(default)]
     frame: Option<FrameText>,
 }
 
 /// Whether a receipt has a frame, even one that cannot be read.
 #[derive(Deserialize)]
 struct HasFrame {
-    #[serde(default)]
     frame: Option<IgnoredAny>,
 }
 

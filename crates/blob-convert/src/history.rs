@@ -121,13 +121,11 @@ pub(crate) fn receipt_text(checkpoint: &Checkpoint) -> Option<&str> {
 struct Lineage {
     /// Absent where the tensors came from several files. The history then has the earlier sources of each, one after
     /// the other.
-    #[serde(default)]
     source: Option<Origin>,
     #[serde(default)]
     sources: Vec<Origin>,
     #[serde(default)]
     tool: String,
-    #[serde(default)]
     history: Option<Earlier>,
     /// Absent, or `null` where the receipt had no room for the list.
     #[serde(default, deserialize_with = "present")]

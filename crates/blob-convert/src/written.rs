@@ -18,9 +18,7 @@ use crate::watch::{Watch, Watched};
 /// The fields of a receipt about the tensors that were written.
 #[derive(Deserialize)]
 pub(crate) struct Written {
-    #[serde(default)]
     pub(crate) contents: Option<Items>,
-    #[serde(default)]
     pub(crate) contents_blake3: Option<String>,
 }
 
@@ -37,10 +35,8 @@ pub(crate) struct Item {
     dtype: String,
     shape: Dims,
     pub(crate) blake3: String,
-    #[serde(default)]
     #[expect(dead_code, reason = "the reader of folders has found the file by this")]
     file: Option<IgnoredAny>,
-    #[serde(default)]
     #[expect(dead_code, reason = "the reader of folders has compared the length")]
     file_bytes: Option<IgnoredAny>,
 }

@@ -23,7 +23,6 @@ const VALUES_STAY: [&str; 3] = [Names::NAME, "select", "strip-diff"];
 /// The tensors that were written, by a receipt.
 #[derive(Deserialize)]
 struct Written {
-    #[serde(default)]
     contents: Option<Vec<Item>>,
 }
 

@@ -49,15 +49,10 @@ pub struct Changed {
 
 #[derive(Deserialize)]
 struct Fields {
-    #[serde(default)]
     changes: Option<Kinds>,
-    #[serde(default)]
     left_out: Option<Count>,
-    #[serde(default)]
     transforms: Option<Value>,
-    #[serde(default)]
     lost_values: Option<u64>,
-    #[serde(default)]
     sources_left_out: Option<String>,
 }
 

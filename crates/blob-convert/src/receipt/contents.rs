@@ -115,7 +115,6 @@ pub(crate) fn had_room(checkpoint: &Checkpoint, of_sources: usize) -> bool {
 pub(crate) fn places(text: &str) -> HashMap<String, usize> {
     #[derive(Deserialize)]
     struct Listed {
-        #[serde(default)]
         contents: Option<Places>,
     }
     parse::<Listed>(text).and_then(|listed| listed.contents).unwrap_or_default().0

@@ -194,7 +194,6 @@ fn kept(file: &Checkpoint, left_out: &[LeftOut]) -> Option<String> {
 /// The tensors that were left out, by a receipt.
 #[derive(Deserialize)]
 struct Said {
-    #[serde(default)]
     left_out: Option<Vec<Named>>,
 }
 
@@ -207,9 +206,7 @@ struct Named {
 #[derive(Default, Deserialize)]
 struct Told {
     /// The sparse arrays that were not expanded.
-    #[serde(default)]
     sparse: Option<Vec<IgnoredAny>>,
-    #[serde(default)]
     told_by: Option<NetOrigin>,
     #[serde(default, rename = "part")]
     is_part: bool,
@@ -218,9 +215,7 @@ struct Told {
 /// How many values a conversion lost, according to the receipt.
 #[derive(Deserialize)]
 struct Lost {
-    #[serde(default)]
     lost_values: Option<u64>,
-    #[serde(default)]
     zeroed_values: Option<u64>,
 }
 

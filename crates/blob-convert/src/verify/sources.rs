@@ -28,12 +28,10 @@ const LONGEST_PREFIX: usize = 1024;
 /// The fields of a receipt about several sources.
 #[derive(Deserialize)]
 struct Merged {
-    #[serde(default)]
     sources: Option<Vec<Claim>>,
     #[serde(default)]
     prefixed: bool,
     /// The settings of a selection that took some tensors of each source.
-    #[serde(default)]
     select: Option<Value>,
 }
 
@@ -44,7 +42,6 @@ struct Claim {
     blake3: String,
     #[serde(default)]
     prefix: String,
-    #[serde(default)]
     told_by: Option<NetOrigin>,
 }
 

@@ -36,63 +36,38 @@ const NULLABLE: &[&str] = &[
 ];
 
 /// The fields of a receipt.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Claims {
-    #[serde(default)]
     pub(super) schema: Option<Value>,
-    #[serde(default)]
     pub(super) tool: Option<String>,
-    #[serde(default)]
-    #[expect(dead_code, reason = "the digest of a job's recipe, which the batch compares")]
+    /// The digest of a job's recipe, which the batch compares.
     recipe: Option<String>,
-    #[serde(default)]
     pub(super) source: Option<Source>,
-    #[serde(default)]
     pub(super) sources: Option<Vec<Source>>,
-    #[serde(default)]
     pub(super) sources_left_out: Option<String>,
-    #[serde(default)]
     pub(super) prefixed: Option<Value>,
-    #[serde(default)]
     pub(super) select: Option<Value>,
-    #[serde(default)]
     pub(super) tensors: Option<Value>,
-    #[serde(default)]
     pub(super) contents: Option<Items>,
-    #[serde(default)]
     pub(super) contents_blake3: Option<String>,
-    #[serde(default)]
     pub(super) graph_blake3: Option<Value>,
-    #[serde(default)]
     pub(super) changes: List<Changed>,
-    #[serde(default)]
     pub(super) bf16_as_u16: Option<Value>,
-    #[serde(default)]
     pub(super) u16: Option<Value>,
-    #[serde(default)]
     pub(super) transforms: List<Step>,
-    #[serde(default)]
     pub(super) sparse: List<SparseArray>,
-    #[serde(default)]
     pub(super) left_out: List<LeftOut>,
-    #[serde(default, rename = "part")]
+    #[serde(rename = "part")]
     pub(super) is_part: Option<Value>,
-    #[serde(default)]
-    #[expect(dead_code, reason = "the net is followed where the receipt is made again")]
+    /// The net is followed where the receipt is made again.
     told_by: Option<NetOrigin>,
-    #[serde(default)]
     pub(super) salvaged: Option<Salvaged>,
-    #[serde(default)]
     pub(super) warnings: List<String>,
-    #[serde(default)]
     pub(super) lost_values: Option<Value>,
-    #[serde(default)]
     pub(super) zeroed_values: Option<Value>,
-    #[serde(default)]
     pub(super) history: List<Origin>,
-    #[serde(default)]
     pub(super) frame: Option<FrameText>,
-    #[serde(default)]
     pub(super) frame_left_out: Option<String>,
 }
 
@@ -106,49 +81,34 @@ pub(super) enum List<T> {
 }
 
 /// A file that tensors came from.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Source {
-    #[serde(default)]
     pub(super) name: Value,
-    #[serde(default)]
     pub(super) bytes: Value,
-    #[serde(default)]
     pub(super) blake3: Value,
-    #[serde(default)]
     pub(super) sha256: Value,
-    #[serde(default)]
     pub(super) format: Value,
-    #[serde(default)]
     pub(super) dialect: Value,
-    #[serde(default)]
     pub(super) metadata: Value,
-    #[serde(default)]
     pub(super) compression: Value,
-    #[serde(default)]
     pub(super) unpacked_bytes: Value,
-    #[serde(default)]
     pub(super) unpacked_blake3: Value,
-    #[serde(default)]
     pub(super) member: Value,
-    #[serde(default)]
-    #[expect(dead_code, reason = "compared where the receipt is made again")]
+    /// Compared where the receipt is made again.
     prefix: Value,
-    #[serde(default)]
-    #[expect(dead_code, reason = "the net is followed where the receipt is made again")]
+    /// The net is followed where the receipt is made again.
     told_by: Option<NetOrigin>,
-    #[serde(default)]
     pub(super) salvaged: Option<Salvaged>,
 }
 
 /// Where a source breaks off.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Salvaged {
-    #[serde(default)]
     pub(super) arrays: Value,
-    #[serde(default)]
     pub(super) byte: Value,
-    #[serde(default)]
-    #[expect(dead_code, reason = "words")]
+    /// Words, which are not compared.
     why: Value,
 }
 
