@@ -68,7 +68,7 @@ impl Source {
         let code: Vec<String> = text.lines().map(code).collect();
         let mut in_tests = Vec::new();
         for (index, line) in code.iter().enumerate() {
-            let begins = is_cfg_test(line) && next_item(&code[index..]).is_some_and(|item| item.starts_with("mod "));
+            let begins = is_cfg_test(line) && next_item(&code[index..]).is_some_and(is_mod);
             let goes_on = in_tests.last() == Some(&true) && code[index - 1] != "}";
             in_tests.push(begins || goes_on);
         }
@@ -100,6 +100,11 @@ impl Source {
         let lines = self.code.iter().zip(&self.in_tests).enumerate();
         lines.filter(|(_, (_, in_tests))| !**in_tests).map(|(index, (line, _))| (index + 1, line.as_str()))
     }
+}
+
+/// Whether an item is a module, whoever sees it.
+fn is_mod(item: &str) -> bool {
+    item.split(' ').find(|word| !word.starts_with("pub")).is_some_and(|word| word == "mod")
 }
 
 /// The line without comments and without the texts between quotes.
@@ -164,6 +169,7 @@ mod tests {
         let lines = |text: &str| Source::new("a.rs", text).main_flow().map(|(line, _)| line).collect::<Vec<_>>();
         let text = "//! A.\nfn f() {}\n#[cfg(test)]\n#[allow(\n    a\n)]\nmod tests {\n    fn g() {}\n}\nfn h() {}\n";
         assert_eq!(lines(text), [1, 2, 10]);
+        assert_eq!(lines("#[cfg(test)]\npub(super) mod ways {\n}\nfn h() {}\n"), [4]);
         // Only `test` counts: code that is there without the tests too is no test module.
         assert_eq!(lines("#[cfg(any(test, unix))]\nmod tests {\n}\n"), [1, 2, 3]);
         assert_eq!(lines("#[cfg(test)]\nfn f() {}\n"), [1, 2]);
