@@ -30,7 +30,7 @@ use proof::print_proof;
 pub(crate) use proof::{NO_ROOM, WHOLE, no_proof, quoted};
 pub(crate) use recipe::{recipe_of, text_of};
 use said::warn_of_source;
-pub(crate) use said::{Changes, asked, changes_field, notices, warn, warn_of_changes, warnings};
+pub(crate) use said::{asked, changes_field, listed_changes, notices, warn, warn_of_changes, warnings};
 
 /// How many arrays a warning names.
 const CONTRADICTED: usize = 3;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, Writing};
 use crate::context::Context;
-use crate::convert::{Changes, changes_field, notices, warn_of_changes};
+use crate::convert::{changes_field, listed_changes, notices, warn_of_changes};
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
@@ -150,12 +150,6 @@ impl Extracted<'_> {
     }
 }
 
-impl Changes for Extracted<'_> {
-    fn changes(&self) -> &[Group] {
-        &self.changes
-    }
-}
-
 impl Writes for Extracted<'_> {
     fn written(&self) -> &Written<'_> {
         &self.written
@@ -183,7 +177,7 @@ impl Fields for Extracted<'_> {
             }),
             field("shape", DIMS, "its shape", |e| json!(e.entry.shape().dims())),
             field("bytes", Type::Integer, "its bytes, without a header", |e| json!(e.entry.byte_len())),
-            changes_field(),
+            changes_field(|e| listed_changes(&e.changes)),
         ];
         own.into_iter().chain(written_fields()).collect()
     }

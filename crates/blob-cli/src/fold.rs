@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::args::Fold;
 use crate::context::Context;
-use crate::convert::{Changes, Conversion, changes_field, note_symbol, recipe_of};
+use crate::convert::{Conversion, changes_field, listed_changes, note_symbol, recipe_of};
 use crate::failure::{Failure, Status};
 use crate::output::Out;
 use crate::output::written::{Writes, Written, written_fields};
@@ -75,12 +75,6 @@ impl Writes for Folded<'_> {
     }
 }
 
-impl Changes for Folded<'_> {
-    fn changes(&self) -> &[Group] {
-        self.changes
-    }
-}
-
 impl Text for Folded<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         out.flush()?;
@@ -127,7 +121,7 @@ impl Fields for Folded<'_> {
             field("refused", Type::Array(&Type::Object(properties::<Refusal>)), "what was not folded", |f| {
                 f.fold.refused().iter().map(json::value).collect()
             }),
-            changes_field(),
+            changes_field(|f| listed_changes(f.changes)),
             field("notes", STRINGS, "further remarks, such as new biases", |f| json!(f.plan.notes())),
             nullable("change", Type::Number, "the largest change of a weight; not in a dry run", |f| {
                 json!(f.largest_change().map(|(_, value)| value))

@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::args::Merge;
 use crate::context::Context;
 use crate::convert::{
-    Changes, Conversion, NO_ROOM, WHOLE, asked, changes_field, contradicts, no_proof, notices, quoted, recipe_of, warn,
-    warn_of_changes, warnings,
+    Conversion, NO_ROOM, WHOLE, asked, changes_field, contradicts, listed_changes, no_proof, notices, quoted,
+    recipe_of, warn, warn_of_changes, warnings,
 };
 use crate::failure::{Failure, Status};
 use crate::open::open;
@@ -176,12 +176,6 @@ impl Writes for Merged<'_> {
     }
 }
 
-impl Changes for Merged<'_> {
-    fn changes(&self) -> &[Group] {
-        self.changes
-    }
-}
-
 impl Text for Merged<'_> {
     fn text(self, context: &Context, _: &mut Out) -> Result<(), Failure> {
         let files = units::plural(self.sources.len() as u64, "file");
@@ -208,7 +202,7 @@ impl Fields for Merged<'_> {
                 m.sources.iter().map(|s| json!(s.name())).collect()
             }),
             field("bytes", Type::Integer, "the bytes of the tensors", |m| json!(m.bytes)),
-            changes_field(),
+            changes_field(|m| listed_changes(m.changes)),
             field("warnings", STRINGS, "what is lost on the way", |m| json!(m.warnings)),
         ];
         own.into_iter().chain(written_fields()).collect()

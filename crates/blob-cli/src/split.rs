@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::args::{Split, is_written};
 use crate::context::Context;
-use crate::convert::{Changes, Conversion, changes_field, notices, recipe_of, warn_of_changes, warnings};
+use crate::convert::{Conversion, changes_field, listed_changes, notices, recipe_of, warn_of_changes, warnings};
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
@@ -223,12 +223,6 @@ impl Writes for Parts<'_> {
     }
 }
 
-impl Changes for Parts<'_> {
-    fn changes(&self) -> &[Group] {
-        self.changes
-    }
-}
-
 impl Text for Parts<'_> {
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
         let terminal = &context.terminal;
@@ -267,7 +261,7 @@ impl Fields for Parts<'_> {
             field("files", Type::Array(&Type::Object(properties::<File>)), "the files", |p| {
                 p.files.iter().map(json::value).collect()
             }),
-            changes_field(),
+            changes_field(|p| listed_changes(p.changes)),
             field("warnings", STRINGS, "what is lost on the way", |p| json!(p.warnings)),
         ];
         own.into_iter().chain(written_fields()).collect()

@@ -12,7 +12,7 @@ use blob_io::Checkpoint;
 use serde_json::json;
 
 use crate::context::Context;
-use crate::convert::{Changes, changes_field, warn};
+use crate::convert::{changes_field, listed_changes, warn};
 use crate::failure::{Failure, Problem, Status};
 use crate::output::Out;
 use crate::output::written::Begun;
@@ -74,9 +74,7 @@ impl Outcome {
     pub(super) fn failed(&mut self, failure: Failure) {
         (self.state, self.ran, self.claim, self.failure) = (State::Failed, None, None, Some(failure));
     }
-}
 
-impl Changes for Outcome {
     fn changes(&self) -> &[Group] {
         self.ran.as_ref().map_or(&[], |ran| &ran.changes)
     }
@@ -130,7 +128,7 @@ impl Fields for Outcome {
                 "what the output was made of, where there is one",
                 |o| json!(o.claim.as_ref().map(json::value)),
             ),
-            changes_field(),
+            changes_field(|o| listed_changes(o.changes())),
             nullable("error", Type::Object(properties::<Problem>), "why it failed", |o| {
                 json!(o.failure.as_ref().map(Failure::as_json))
             }),

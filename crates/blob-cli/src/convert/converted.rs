@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use blob_convert::change::Group;
 use blob_convert::report::json::{
     self, Document, FILE, Field, Fields, STRINGS, Type, field, nullable, optional, properties,
 };
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Found;
 use super::model::note_model;
-use super::said::{Changes, Source, asked, changes_field, notices, warnings};
+use super::said::{Source, asked, changes_field, listed_changes, notices, warnings};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::written::{Writes, Written, written_fields};
@@ -69,7 +68,7 @@ impl Fields for Converted<'_> {
                 "whether the output is the input, byte for byte, as formats with a receipt are kept",
                 |f| json!(f.plan.is_copy()),
             ),
-            changes_field(),
+            changes_field(|f| listed_changes(&f.found.changes)),
             field("left_out", Type::Array(&Type::Object(properties::<LeftOut>)), "what was not written", |f| {
                 f.plan.left_out().iter().map(json::value).collect()
             }),
@@ -106,12 +105,6 @@ impl Fields for Converted<'_> {
             }),
         ];
         own.into_iter().chain(written_fields()).collect()
-    }
-}
-
-impl Changes for Converted<'_> {
-    fn changes(&self) -> &[Group] {
-        &self.found.changes
     }
 }
 

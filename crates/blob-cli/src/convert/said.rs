@@ -7,6 +7,7 @@ use blob_convert::change::{Effect, Group};
 use blob_convert::report::json::{self, Field, Type, field, properties};
 use blob_io::words::listed;
 use blob_io::{Checkpoint, Warning};
+use serde_json::Value;
 
 use crate::context::Context;
 use crate::units;
@@ -93,14 +94,12 @@ pub(crate) fn warn(lines: Vec<String>, rest: &str, context: &Context) {
     }
 }
 
-/// A result with its changes.
-pub(crate) trait Changes {
-    fn changes(&self) -> &[Group];
+/// The field that the JSON of every command that changes tensors has.
+pub(crate) fn changes_field<T>(get: fn(&T) -> Value) -> Field<T> {
+    field("changes", Type::Array(&Type::Object(properties::<Group>)), "what was changed, one item a kind", get)
 }
 
-/// The field that the JSON of every command that changes tensors has.
-pub(crate) fn changes_field<T: Changes>() -> Field<T> {
-    field("changes", Type::Array(&Type::Object(properties::<Group>)), "what was changed, one item a kind", |of: &T| {
-        of.changes().iter().map(json::value).collect()
-    })
+/// The changes as JSON.
+pub(crate) fn listed_changes(changes: &[Group]) -> Value {
+    changes.iter().map(json::value).collect()
 }
