@@ -7,6 +7,7 @@ mod closures;
 mod count;
 mod doors;
 mod layers;
+mod modules;
 mod source;
 mod text;
 
@@ -44,6 +45,7 @@ const RULES: &[Rule] = &[
     ("file-size (8)", text::size),
     ("margin", text::margin),
     ("one-name (11)", text::names),
+    ("modules", modules::check),
     ("closures (12)", closures::check),
     ("unsafe (14)", doors::unsafe_code),
     ("switched-off (23)", text::switches),
