@@ -233,20 +233,15 @@ impl<Q: Clone + PartialEq> Facts<Q> {
         self.device_slots().find(|slot| self.copy(*slot).home.as_ref() == Some(queue))
     }
 
-    /// The copy that has the bytes of an access, if there is nothing to do but to hand them out: the usual case. The
-    /// plan would say `Done`. `by` is `None` for the host.
-    pub(crate) fn met_at(&self, by: Option<&Q>, range: &Range<usize>, intent: Intent) -> Option<Slot> {
-        let slot = match by {
-            None => self.host_slot(range, intent),
-            Some(by) => self.device_slot(self.home_of(by)?, range, intent),
-        };
+    /// Whether the copy that serves an access has the bytes, so that there is nothing to do but to hand them out: the
+    /// usual case. The plan would say `Done`. `by` is `None` for the host.
+    pub(crate) fn is_met(&self, slot: Slot, by: Option<&Q>, range: &Range<usize>, intent: Intent) -> bool {
         let copy = self.copy(slot);
-        let is_met = self.broken.is_empty()
+        self.broken.is_empty()
             && copy.has_memory
             && (intent == Intent::Overwrite || self.replicas.holds(slot, range))
             && (intent == Intent::Read || self.outside.is_empty())
-            && copy.uses.is_free(by.filter(|_| !slot.is_host()), range, intent.access());
-        is_met.then_some(slot)
+            && copy.uses.is_free(by.filter(|_| !slot.is_host()), range, intent.access())
     }
 
     /// Whether every byte of this copy, except the `overwritten` ones, is in a copy that no broken queue may have

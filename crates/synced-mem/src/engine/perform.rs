@@ -177,25 +177,27 @@ impl State {
     /// The usual case: there is nothing to do but to hand out. Else none, and the state is as before, except that the
     /// queue of the access may have become the home of its device's copy, as `advance` would make it.
     pub(crate) fn meet_at_once(&mut self, asked: &Asked<'_>) -> Option<Met> {
-        if let Some(by) = asked.by {
-            self.make_home(by);
-        }
-        let slot = self.facts.met_at(asked.by, asked.range, asked.intent)?;
-        Some(self.hand_out(asked, slot, false))
+        let slot = self.serving(asked);
+        let is_met = self.facts.is_met(slot, asked.by, asked.range, asked.intent);
+        is_met.then(|| self.hand_out(asked, slot, false))
     }
 
     /// After the last step for an access.
     pub(crate) fn meet(&mut self, asked: &Asked<'_>, has_acted: bool) -> Met {
-        let Asked { by, range, intent, .. } = *asked;
-        let slot = match by.map(|by| self.make_home(by)) {
-            None => self.facts.host_slot(range, intent),
-            Some(own) => self.facts.device_slot(own, range, intent),
-        };
+        let slot = self.serving(asked);
         self.hand_out(asked, slot, has_acted)
     }
 
+    /// The copy that serves an access.
+    fn serving(&mut self, asked: &Asked<'_>) -> Slot {
+        match asked.by.map(|by| self.make_home(by)) {
+            None => self.facts.host_slot(asked.range, asked.intent),
+            Some(own) => self.facts.device_slot(own, asked.range, asked.intent),
+        }
+    }
+
     /// An access has been met at a copy, and the bytes belong to the caller. `has_moved`: a step was performed for it.
-    pub(crate) fn hand_out(&mut self, asked: &Asked<'_>, slot: Slot, has_moved: bool) -> Met {
+    fn hand_out(&mut self, asked: &Asked<'_>, slot: Slot, has_moved: bool) -> Met {
         let Asked { by, range, intent, borrow, is_for_another } = *asked;
         let mut hold = None;
         self.touch_room(slot);

@@ -77,10 +77,13 @@ pub(crate) fn shrink(mut door: impl Door<State>) {
     follow_up(&mut door, followup, Bound::Gaps);
 }
 
-/// The end of a borrow or of a memory: the state is changed under the lock, and user code runs after the release.
-pub(crate) fn end(state: &mut State) {
-    state.end();
-    state.events.take_pending().into_iter().for_each(Pending::run);
+/// The end of a memory. User code runs last.
+pub(crate) fn end(mut door: impl Door<State>) {
+    let pending = door.with(|state| {
+        state.end();
+        state.events.take_pending()
+    });
+    pending.into_iter().for_each(Pending::run);
 }
 
 fn follow_up(door: &mut impl Door<State>, followup: Option<Followup>, bound: Bound) {

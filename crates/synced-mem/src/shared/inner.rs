@@ -11,11 +11,11 @@ use std::time::Duration;
 use crate::access::{Access, Location};
 use crate::borrow::{Lease, Lender, QueueHandle, check, resolve};
 use crate::coherence::plan::{Bound, Dirty, Request};
-use crate::coherence::replicas::{HOST, Slot};
+use crate::coherence::replicas::HOST;
 use crate::engine::serve;
 use crate::engine::state::{Asked, Met, Operation, State};
 use crate::error::Error;
-use crate::ledger::Tenant;
+use crate::ledger::{Account, Tenant};
 use crate::shared::readers::Readers;
 use crate::stats::{Observer, Stats};
 use crate::sync::{Condvar, Lock, Locked, MutexGuard};
@@ -44,10 +44,12 @@ impl Inner {
         let access = asked.intent.access();
         let Some(mut state) = self.state.enter() else { return Err(Error::Forked) };
         self.check(&state, asked.range, access)?;
-        let slot = match asked.by {
-            None => HOST,
-            Some(by) => self.enter_device(&mut state, by)?,
-        };
+        let slot = asked.by.map_or(HOST, |by| state.make_home(by));
+        if let Some(by) = asked.by
+            && state.own_account(slot).is_none()
+        {
+            state.enter_own_budget(slot, self.open_account(by)?);
+        }
         let borrow = state.facts.borrows.insert(asked.range.clone(), access, slot);
         asked.borrow = Some(borrow);
         let lease = Lease::new(self.clone(), Some(borrow));
@@ -56,16 +58,13 @@ impl Inner {
         Ok((answered, lease))
     }
 
-    /// The copy on a queue's device, whose own budget knows this memory from now on.
-    pub(crate) fn enter_device(self: &Arc<Self>, state: &mut State, by: &QueueHandle) -> Result<Slot, Error> {
-        let slot = state.make_home(by);
-        if state.own_account(slot).is_none() {
-            let books = by.device().meter().ledger(by.device().id())?;
-            let (account, tenant) = (books.new_account(), Arc::downgrade(self));
-            books.enter(tenant, &account);
-            state.enter_own_budget(slot, account);
-        }
-        Ok(slot)
+    /// The own budget of a queue's device knows this memory from now on.
+    #[cold]
+    fn open_account(self: &Arc<Self>, by: &QueueHandle) -> Result<Arc<Account>, Error> {
+        let books = by.device().meter().ledger(by.device().id())?;
+        let (account, tenant) = (books.new_account(), Arc::downgrade(self));
+        books.enter(tenant, &account);
+        Ok(account)
     }
 
     /// Refuses a borrow that is in conflict with another. For a writer the way of the readers that take no lock is

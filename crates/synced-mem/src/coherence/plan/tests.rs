@@ -77,9 +77,16 @@ fn requests() -> Vec<Request<u8>> {
 
 /// The copy that the usual case finds.
 fn found<const BYTES: usize>(world: &World<BYTES>, request: &Request<u8>) -> Option<Slot> {
+    let facts = &world.facts;
     match request {
-        Request::Host { range, intent } => world.facts.met_at(None, range, *intent),
-        Request::Device { by, range, intent } => world.facts.met_at(Some(by), range, *intent),
+        Request::Host { range, intent } => {
+            let slot = facts.host_slot(range, *intent);
+            facts.is_met(slot, None, range, *intent).then_some(slot)
+        }
+        Request::Device { by, range, intent } => {
+            let slot = facts.device_slot(facts.home_of(by)?, range, *intent);
+            facts.is_met(slot, Some(by), range, *intent).then_some(slot)
+        }
         _ => None,
     }
 }
