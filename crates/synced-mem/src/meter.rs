@@ -16,7 +16,7 @@ use crate::sync::Process;
 ///
 /// [`Device::meter`]: crate::Device::meter
 pub struct Meter {
-    counters: [Counter; EventKind::ALL.len()],
+    counters: [Counter; EventKind::COUNT],
     in_use: AtomicU64,
     peak: AtomicU64,
     /// What the memories with several handles take of the device, without a limit. Made when the first is there.
@@ -70,11 +70,9 @@ impl Meter {
     /// memory alone, so that threads which only read share no counter.
     pub fn stats(&self) -> Stats {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = Stats { in_use: load(&self.in_use), peak: load(&self.peak), ..Stats::default() };
-        for (kind, counter) in EventKind::ALL.into_iter().zip(&self.counters) {
-            *stats.traffic(kind) = Traffic { count: load(&counter.count), bytes: load(&counter.bytes) };
-        }
-        stats
+        let counts = self.counters.each_ref();
+        let counts = counts.map(|counter| Traffic { count: load(&counter.count), bytes: load(&counter.bytes) });
+        Stats::of(load(&self.in_use), load(&self.peak), counts)
     }
 }
 

@@ -55,36 +55,26 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub(crate) fn traffic(&mut self, kind: EventKind) -> &mut Traffic {
-        match kind {
-            EventKind::Upload => &mut self.uploads,
-            EventKind::Download => &mut self.downloads,
-            EventKind::DeviceCopy => &mut self.device_copies,
-            EventKind::HostCopy => &mut self.host_copies,
-            EventKind::OriginRead => &mut self.origin_reads,
-            EventKind::Fill => &mut self.fills,
-            EventKind::Allocate => &mut self.allocations,
-            EventKind::Free => &mut self.frees,
-            EventKind::Avoided => &mut self.avoided,
-            EventKind::Leak => &mut self.leaks,
-            EventKind::Failure => &mut self.failures,
+    /// `counts` are those of each kind, in the order of the kinds.
+    pub(crate) fn of(in_use: u64, peak: u64, counts: [Traffic; EventKind::COUNT]) -> Self {
+        let [uploads, downloads, device_copies, host_copies, origin_reads, fills, allocations, frees, rest @ ..] =
+            counts;
+        let [avoided, leaks, failures] = rest;
+        Self {
+            uploads,
+            downloads,
+            device_copies,
+            host_copies,
+            origin_reads,
+            fills,
+            allocations,
+            frees,
+            avoided,
+            leaks,
+            failures,
+            in_use,
+            peak,
         }
-    }
-
-    /// Counts one event.
-    pub(crate) fn count(&mut self, kind: EventKind, bytes: usize) {
-        let bytes = bytes as u64;
-        match kind {
-            EventKind::Allocate => {
-                self.in_use += bytes;
-                self.peak = self.peak.max(self.in_use);
-            }
-            EventKind::Free => self.in_use = self.in_use.saturating_sub(bytes),
-            _ => {}
-        }
-        let traffic = self.traffic(kind);
-        traffic.count += 1;
-        traffic.bytes += bytes;
     }
 }
 
@@ -117,20 +107,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// All, in the order above.
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Upload,
-        Self::Download,
-        Self::DeviceCopy,
-        Self::HostCopy,
-        Self::OriginRead,
-        Self::Fill,
-        Self::Allocate,
-        Self::Free,
-        Self::Avoided,
-        Self::Leak,
-        Self::Failure,
-    ];
+    /// How many kinds there are.
+    pub(crate) const COUNT: usize = Self::Failure as usize + 1;
 }
 
 /// Something that happened to a memory.
@@ -156,5 +134,31 @@ pub trait Observer: Send + Sync {
 impl<F: Fn(&Event) + Send + Sync> Observer for F {
     fn event(&self, event: &Event) {
         self(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_its_counts() {
+        let stats = Stats::of(20, 21, std::array::from_fn(|kind| Traffic { count: kind as u64, bytes: 0 }));
+        for (traffic, kind) in [
+            (stats.uploads, EventKind::Upload),
+            (stats.downloads, EventKind::Download),
+            (stats.device_copies, EventKind::DeviceCopy),
+            (stats.host_copies, EventKind::HostCopy),
+            (stats.origin_reads, EventKind::OriginRead),
+            (stats.fills, EventKind::Fill),
+            (stats.allocations, EventKind::Allocate),
+            (stats.frees, EventKind::Free),
+            (stats.avoided, EventKind::Avoided),
+            (stats.leaks, EventKind::Leak),
+            (stats.failures, EventKind::Failure),
+        ] {
+            assert_eq!(traffic.count, kind as u64, "{kind:?}");
+        }
+        assert_eq!((stats.in_use, stats.peak), (20, 21));
     }
 }

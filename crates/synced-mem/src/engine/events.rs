@@ -10,7 +10,7 @@ use crate::coherence::facts::CopyFacts;
 use crate::device::{Block, Queue};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
-use crate::stats::{Event, EventKind, Observer, Stats};
+use crate::stats::{Event, EventKind, Observer, Stats, Traffic};
 
 /// Work for the time when the lock has been released.
 pub(crate) enum Deferred {
@@ -24,7 +24,9 @@ pub(crate) enum Deferred {
 /// The counters of one memory, and the observer.
 #[derive(Default)]
 pub(crate) struct Events {
-    pub(crate) stats: Stats,
+    counts: [Traffic; EventKind::COUNT],
+    in_use: u64,
+    peak: u64,
     pub(crate) observer: Option<Arc<dyn Observer>>,
     deferred: Vec<Deferred>,
 }
@@ -41,9 +43,11 @@ impl Events {
         queue: Option<&Arc<dyn Queue>>,
         error: Option<Error>,
     ) {
-        self.stats.count(kind, bytes);
+        self.count_here(kind, bytes as u64);
         // An access that moved no byte is no news for the device, whose counters all threads share.
-        if let Some(queue) = queue.filter(|_| kind != EventKind::Avoided) {
+        if let Some(queue) = queue
+            && !matches!(kind, EventKind::Avoided)
+        {
             queue.device().meter().count(kind, bytes);
         }
         if self.observer.is_some() {
@@ -55,6 +59,26 @@ impl Events {
     #[inline]
     pub(crate) fn count_on(&mut self, kind: EventKind, range: &Range<usize>, copy: &CopyFacts<QueueHandle>) {
         self.count(kind, range.clone(), range.len(), copy.home.as_deref(), None);
+    }
+
+    #[inline]
+    fn count_here(&mut self, kind: EventKind, bytes: u64) {
+        match kind {
+            EventKind::Allocate => {
+                self.in_use += bytes;
+                self.peak = self.peak.max(self.in_use);
+            }
+            EventKind::Free => self.in_use = self.in_use.saturating_sub(bytes),
+            _ => {}
+        }
+        let traffic = &mut self.counts[kind as usize];
+        traffic.count += 1;
+        traffic.bytes += bytes;
+    }
+
+    /// The counters so far.
+    pub(crate) fn stats(&self) -> Stats {
+        Stats::of(self.in_use, self.peak, self.counts)
     }
 
     #[cold]

@@ -154,7 +154,7 @@ impl Inner {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.with(|state| state.events.stats)
+        self.with(|state| state.events.stats())
     }
 
     pub(crate) fn set_observer(&self, observer: Arc<dyn Observer>) {
