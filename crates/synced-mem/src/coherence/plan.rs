@@ -15,7 +15,7 @@ use std::ops::Range;
 use crate::access::{Access, Intent};
 use crate::coherence::facts::Facts;
 use crate::coherence::ranges::meet;
-use crate::coherence::replicas::{HOST, ORIGIN, Slot};
+use crate::coherence::replicas::{HOST, Slot};
 use crate::coherence::uses::Waited;
 use crate::error::Error;
 
@@ -269,8 +269,7 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
             Request::Device { by, range, intent } => self.device(by, range, *intent),
             Request::Prefetch { range } => self.prefetch(range),
             Request::Evict { slot: HOST, range, dirty } => self.evict_host(range, *dirty),
-            Request::Evict { slot: ORIGIN, range, dirty } => self.evict_origin(range, *dirty),
-            Request::Evict { slot, range, dirty } => self.evict_device(*slot, range, *dirty),
+            Request::Evict { slot, range, dirty } => self.evict_to_host(*slot, range, *dirty),
             Request::Receive { by, range } => self.receive(by, range),
             Request::Adopt => perform(Step::Adopt),
             Request::Bound(bound) => self.bound(bound),

@@ -12,14 +12,15 @@ use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::error::Error;
 
 impl<Q: Clone + PartialEq> Planner<'_, Q> {
-    pub(super) fn evict_device(&self, slot: Slot, range: &Range<usize>, dirty: Dirty) -> Plan<Q> {
+    /// Of a device, or of the origin: bytes that no other copy holds go to the host.
+    pub(super) fn evict_to_host(&self, slot: Slot, range: &Range<usize>, dirty: Dirty) -> Plan<Q> {
         let alone = self.facts.replicas.only_in(slot, range);
         if let Some(first) = alone.iter().next() {
             may_move(first, dirty == Dirty::Move)?;
             self.alloc(HOST)?;
         }
         alone.iter().try_for_each(|part| self.bring(HOST, &part))?;
-        // The device's copy is the way back if a transfer fails, so the copy goes only when the bytes have arrived.
+        // The copy is the way back if a transfer fails, so the copy goes only when the bytes have arrived.
         self.delivered(slot, range)?;
         self.give_up(slot, range)
     }
@@ -36,18 +37,6 @@ impl<Q: Clone + PartialEq> Planner<'_, Q> {
         // Bytes that an upload may still read are kept until the queue has been synchronised.
         self.give_up(HOST, range)?;
         self.give_up(ADOPTED, range)
-    }
-
-    /// Bytes that the origin alone holds go to the host.
-    pub(super) fn evict_origin(&self, range: &Range<usize>, dirty: Dirty) -> Plan<Q> {
-        let alone = self.facts.replicas.only_in(ORIGIN, range);
-        if let Some(first) = alone.iter().next() {
-            may_move(first, dirty == Dirty::Move)?;
-            self.alloc(HOST)?;
-        }
-        alone.iter().try_for_each(|part| self.bring(HOST, &part))?;
-        self.delivered(ORIGIN, range)?;
-        self.give_up(ORIGIN, range)
     }
 
     /// The parts of `range` that neither a device nor the origin holds, though the host does.

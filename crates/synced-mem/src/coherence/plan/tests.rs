@@ -13,7 +13,7 @@ use std::ops::Range;
 use self::world::{ALL, Byte, FAILED, HOME, OTHER, SLOTS, Setting, World};
 use super::*;
 use crate::access::Intent::{Overwrite, Read, Write};
-use crate::coherence::replicas::{ADOPTED, HOSTS};
+use crate::coherence::replicas::{ADOPTED, HOSTS, ORIGIN};
 
 const BYTES: usize = 2;
 

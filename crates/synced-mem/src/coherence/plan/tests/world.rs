@@ -11,7 +11,7 @@ use super::super::*;
 use crate::access::Intent::{Overwrite, Read};
 use crate::coherence::facts::moving::Moving;
 use crate::coherence::ranges::Ranges;
-use crate::coherence::replicas::ADOPTED;
+use crate::coherence::replicas::{ADOPTED, ORIGIN};
 
 pub(super) const SLOTS: usize = 4;
 /// By device, as `10 * kind + device`: the home queues; others of them that work; and queues that have failed.
