@@ -357,7 +357,7 @@ impl Origin for Slow {
 #[test]
 fn an_upload_that_is_enqueued_after_a_wait_for_its_queue_is_waited_for_by_other_queues() {
     let (device, first) = device();
-    device.stage_transfers(Host::Done);
+    device.stage_transfers(Host::Pending);
     let second = device.queue().unwrap();
     let (asked, was_asked) = mpsc::sync_channel(1);
     let (go, gone) = mpsc::channel();
