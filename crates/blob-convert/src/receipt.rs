@@ -263,8 +263,11 @@ fn shorten_with_bits(source: &mut Value, rest: &mut Value, room: usize, tensors:
 /// Replaces the longest lists by `null` until the two objects fit into `room`. Steps keep the names and the short
 /// settings, since a later conversion must know which steps were done.
 fn shorten(source: &mut Value, rest: &mut Value, room: usize) {
-    let mut lists: Vec<(usize, &mut Value)> = Vec::new();
     let mut len = source.to_string().len() + rest.to_string().len();
+    if len <= room {
+        return;
+    }
+    let mut lists: Vec<(usize, &mut Value)> = Vec::new();
     for (name, value) in [source, rest].into_iter().filter_map(Value::as_object_mut).flatten() {
         match &**name {
             "bf16_as_u16" | "u16" => {}

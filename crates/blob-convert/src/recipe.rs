@@ -238,7 +238,7 @@ impl Recipe {
         }
         let place = self.target.place()?;
         self.target.check(into)?;
-        self.check_reads()?;
+        place.path().map_or(Ok(()), |(path, _)| self.check_reads_of(path))?;
         let to = match into {
             Some(into) => match self.target.format {
                 Some(other) if other != into.format() => {

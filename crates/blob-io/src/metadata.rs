@@ -55,28 +55,44 @@ pub(crate) fn read(text: &mut Literal<'_, '_>, table: &mut NameTable) -> Result<
 
 /// The metadata as a JSON object of strings.
 pub(crate) fn text(metadata: &[(String, String)]) -> String {
-    let pairs: Vec<String> = metadata.iter().map(|(key, value)| format!("{}:{}", quoted(key), quoted(value))).collect();
-    format!("{{{}}}", pairs.join(","))
+    let mut json = String::from("{");
+    for (key, value) in metadata {
+        json += if json.len() > 1 { "," } else { "" };
+        quote(&mut json, key);
+        json.push(':');
+        quote(&mut json, value);
+    }
+    json.push('}');
+    json
 }
 
 /// A JSON string.
 pub(crate) fn quoted(text: &str) -> String {
-    let mut json = String::with_capacity(text.len() + 2);
-    json.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => json.extend(['\\', c]),
-            '\u{8}' => json += "\\b",
-            '\u{C}' => json += "\\f",
-            '\n' => json += "\\n",
-            '\r' => json += "\\r",
-            '\t' => json += "\\t",
-            '\0'..='\u{1F}' => json += &format!("\\u{:04x}", u32::from(c)),
-            _ => json.push(c),
-        }
-    }
-    json.push('"');
+    let mut json = String::new();
+    quote(&mut json, text);
     json
+}
+
+fn quote(json: &mut String, text: &str) {
+    json.reserve(text.len() + text.len() / 8 + 2);
+    json.push('"');
+    let mut rest = text;
+    // A receipt has some thousand characters, of which few are special.
+    while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F)) {
+        *json += &rest[..at];
+        match rest.as_bytes()[at] {
+            special @ (b'"' | b'\\') => json.extend(['\\', char::from(special)]),
+            8 => *json += "\\b",
+            0xC => *json += "\\f",
+            b'\n' => *json += "\\n",
+            b'\r' => *json += "\\r",
+            b'\t' => *json += "\\t",
+            control => *json += &format!("\\u{control:04x}"),
+        }
+        rest = &rest[at + 1..];
+    }
+    *json += rest;
+    json.push('"');
 }
 
 #[cfg(test)]

@@ -149,7 +149,9 @@ impl Output {
 
     fn begin(path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
         let name = path.display().to_string();
-        let backing = if is_written_directly(&name, path, if_exists)? {
+        let backing = if sibling::is_free(path) {
+            Backing::Sibling(Sibling::create_first(&name, path, if_exists, like)?)
+        } else if is_written_directly(&name, path, if_exists)? {
             let file = fs::OpenOptions::new().write(true).open(path);
             Backing::Direct(file.map_err(|e| failed(&name, "open", e))?)
         } else {
@@ -277,7 +279,7 @@ impl Output {
     pub fn complete(self) -> Result<Complete, Error> {
         let Self { name, mut backing, pos, len } = self;
         let actual = match backing.sink() {
-            Some(sink) => sink.source().map_err(|e| failed(&name, "look at", e))?.len(),
+            Some(sink) => sink.written_len().map_err(|e| failed(&name, "look at", e))?,
             None => pos,
         };
         if let Some(len) = len.filter(|len| *len != actual) {

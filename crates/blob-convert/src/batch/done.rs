@@ -108,6 +108,9 @@ impl Job {
         log: Option<&Log>,
         watch: &dyn Watch,
     ) -> Result<Option<Claim>, Error> {
+        if !self.opening().exists() {
+            return Ok(None);
+        }
         let Some(found) = self.claim(log, trust, watch)? else {
             return self.copied(opener, trust, watch);
         };

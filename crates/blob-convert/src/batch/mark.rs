@@ -121,7 +121,7 @@ impl Marks {
             None => self.symbol(recipe)?,
         };
         let formats = recipe.sources.iter().map(|source| source.format.or(self.from).map(Format::name));
-        let all = json!({
+        let mut all = json!({
             "from": formats.collect::<Vec<_>>(),
             "steps": steps,
             "net": net,
@@ -130,8 +130,7 @@ impl Marks {
             "ending": ending,
             "into": into,
         });
-        let mark = |is_salvaged: bool| {
-            let mut all = all.clone();
+        let mut mark = |is_salvaged: bool| {
             all["salvage"] = json!(is_salvaged);
             blake3::hash(all.to_string().as_bytes()).to_hex().to_string()
         };

@@ -187,6 +187,10 @@ impl Sink for File {
     fn source(&self) -> io::Result<Box<dyn Source>> {
         Ok(Box::new(self.try_clone().and_then(FileSource::try_from)?))
     }
+
+    fn written_len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
 }
 
 #[cfg(not(test))]

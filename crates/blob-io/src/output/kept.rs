@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::output::{disk, nameless};
 
 /// The protection of the file or the folder that is replaced; none if none is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Kept(Option<Metadata>);
 
 impl Kept {

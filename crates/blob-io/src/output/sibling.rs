@@ -48,10 +48,30 @@ impl Sibling {
     /// Begins the file. A file that replaces none is protected as `like` is, if that exists.
     pub(super) fn create(name: &str, path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
         let target = resolve(name, path)?;
+        let own = Kept::of(&target);
+        Self::begin(name, (target, own), if_exists, like)
+    }
+
+    /// As [`Sibling::create`], for a path where [nothing is](is_free), so that nobody has to look again.
+    pub(super) fn create_first(
+        name: &str,
+        path: &Path,
+        if_exists: IfExists,
+        like: Option<&Path>,
+    ) -> Result<Self, Error> {
+        Self::begin(name, (path.to_owned(), Kept::default()), if_exists, like)
+    }
+
+    fn begin(
+        name: &str,
+        (target, own): (PathBuf, Kept),
+        if_exists: IfExists,
+        like: Option<&Path>,
+    ) -> Result<Self, Error> {
         if target.file_name().is_none() {
             return Err(request(name, "is not a file name"));
         }
-        let kept = kept(Kept::of(&target), like);
+        let kept = kept(own, like);
         let (file, temp) = match kept.create_nameless(&parent(&target)) {
             Ok(file) => (file, None),
             Err(_) => make_temporary(name, &target, "file", |temp| {
@@ -232,6 +252,11 @@ fn is_locked(file: &File, temp: &Path) -> bool {
 
 fn kept(kept: Kept, like: Option<&Path>) -> Kept {
     like.filter(|_| !kept.replaces()).map_or(kept, Kept::of)
+}
+
+/// Whether nothing is at a path, not even a link.
+pub(super) fn is_free(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
 }
 
 /// Follows all links. Through a link to nothing, a file would be made in a place that nobody has named.

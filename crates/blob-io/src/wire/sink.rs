@@ -28,6 +28,14 @@ pub trait Sink: Send + Sync {
     /// If they cannot be read.
     fn source(&self) -> io::Result<Box<dyn Source>>;
 
+    /// The number of bytes written so far.
+    ///
+    /// # Errors
+    /// If that cannot be said.
+    fn written_len(&self) -> io::Result<u64> {
+        Ok(self.source()?.len())
+    }
+
     /// Keeps the complete bytes. Called once, last.
     ///
     /// # Errors

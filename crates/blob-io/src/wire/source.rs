@@ -45,11 +45,13 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// A file of at most so many bytes is read whole after [`SMALL_READS`] reads of at most [`SMALL_READ`] bytes, as an npz
-/// of several arrays costs: 48 calls of the system become 10 for eight arrays.
+/// A file of at most so many bytes is kept whole after [`SMALL_READS`] reads of at most [`SMALL_READ`] bytes, as an npz
+/// of several arrays costs, and after a read of all that follows a small one, as of what is listed and then hashed. The
+/// first small read at the begin takes the [`HEAD`] with it: most headers lie there.
 const SMALL_FILE: u64 = 128 << 10;
 const SMALL_READ: usize = 1 << 10;
-const SMALL_READS: u32 = 7;
+const SMALL_READS: u32 = 3;
+const HEAD: u64 = 4 << 10;
 
 /// An open file, read with positioned reads.
 #[derive(Debug)]
@@ -59,7 +61,9 @@ pub struct FileSource {
     /// The modification time when the file was opened, if the file system has one.
     modified: Option<SystemTime>,
     small_reads: AtomicU32,
-    /// The bytes of a small file, after some small reads.
+    /// The first bytes of a small file.
+    head: OnceLock<Vec<u8>>,
+    /// All bytes of a small file.
     whole: OnceLock<Vec<u8>>,
 }
 
@@ -81,23 +85,36 @@ impl FileSource {
         if !meta.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let (small_reads, whole) = (AtomicU32::new(0), OnceLock::new());
-        Ok(Self { len: meta.len(), modified: meta.modified().ok(), file, small_reads, whole })
+        let (small_reads, head, whole) = (AtomicU32::new(0), OnceLock::new(), OnceLock::new());
+        Ok(Self { len: meta.len(), modified: meta.modified().ok(), file, small_reads, head, whole })
     }
 
-    /// The bytes of a small file of which many small parts are read.
-    fn whole(&self, asked: usize) -> Option<&[u8]> {
-        if self.len > SMALL_FILE || asked > SMALL_READ {
-            return self.whole.get().map(Vec::as_slice);
-        }
-        if self.whole.get().is_none() && self.small_reads.fetch_add(1, Ordering::Relaxed) >= SMALL_READS {
-            let mut bytes = vec![0; self.len as usize];
-            // A file that became shorter is an error of the read itself.
-            if read_exact_at(&self.file, 0, &mut bytes).is_ok() {
-                self.whole.get_or_init(|| bytes);
+    /// The bytes of a small file from its begin on, as far as they are kept and reach `end`.
+    fn kept(&self, asked: usize, end: u64) -> Option<&[u8]> {
+        let found = |kept: &'_ OnceLock<Vec<u8>>| kept.get().is_some_and(|bytes| end <= bytes.len() as u64);
+        if self.len <= SMALL_FILE && asked <= SMALL_READ && !found(&self.whole) && !found(&self.head) {
+            let (kept, len) = if self.small_reads.fetch_add(1, Ordering::Relaxed) >= SMALL_READS {
+                (&self.whole, self.len)
+            } else {
+                (&self.head, self.len.min(HEAD))
+            };
+            if end <= len && kept.get().is_none() {
+                let mut bytes = vec![0; len as usize];
+                // A file that became shorter is an error of the read itself.
+                if read_exact_at(&self.file, 0, &mut bytes).is_ok() {
+                    kept.get_or_init(|| bytes);
+                }
             }
         }
-        self.whole.get().map(Vec::as_slice)
+        [&self.whole, &self.head].into_iter().find(|kept| found(kept))?.get().map(Vec::as_slice)
+    }
+
+    /// Keeps what was read of a small file if that is all, and more reads are likely.
+    fn keep(&self, offset: u64, bytes: &[u8]) {
+        let is_all = offset == 0 && bytes.len() as u64 == self.len && self.len <= SMALL_FILE;
+        if is_all && self.small_reads.load(Ordering::Relaxed) > 0 {
+            self.whole.get_or_init(|| bytes.to_owned());
+        }
     }
 
     /// The modification time when the file was opened, if the file system has one.
@@ -122,13 +139,15 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        if let Some(bytes) = self.whole(buf.len()) {
+        if let Some(bytes) = self.kept(buf.len(), offset.saturating_add(buf.len() as u64)) {
             return Bytes(bytes).read_at(offset, buf);
         }
         read_exact_at(&self.file, offset, buf).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "the file became shorter while it was read"),
             _ => e,
-        })
+        })?;
+        self.keep(offset, buf);
+        Ok(())
     }
 
     fn is_unchanged(&self) -> io::Result<bool> {
@@ -338,30 +357,91 @@ impl Source for Mmap {
 mod tests {
     use super::*;
 
+    /// A file of `len` bytes, which have the values that are returned.
+    fn file(folder: &tempfile::TempDir, len: u64) -> (std::path::PathBuf, Vec<u8>) {
+        let (path, bytes) = (folder.path().join(len.to_string()), (0..len).map(|i| (i % 251) as u8).collect());
+        std::fs::write(&path, &bytes).unwrap();
+        (path, bytes)
+    }
+
     #[test]
     fn a_small_file_is_read_once_after_some_small_reads() {
         let folder = tempfile::tempdir().unwrap();
         for (len, is_small) in [(SMALL_FILE, true), (SMALL_FILE + 1, false)] {
-            let path = folder.path().join(len.to_string());
-            let old: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
-            std::fs::write(&path, &old).unwrap();
+            let (path, old) = file(&folder, len);
             let source = FileSource::open(&path).unwrap();
             let mut all = vec![0; len as usize];
             source.read_at(0, &mut all).unwrap();
             assert!(source.whole.get().is_none() && all == old);
             let mut two = [0; 2];
-            for at in 0..=u64::from(SMALL_READS) {
-                assert!(source.whole.get().is_none(), "after {at} small reads");
-                source.read_at(at * 100, &mut two).unwrap();
-                assert_eq!(two, old[at as usize * 100..][..2]);
+            for at in (HEAD..).step_by(100).take(SMALL_READS as usize + 1) {
+                assert!(source.whole.get().is_none(), "before {at}");
+                source.read_at(at, &mut two).unwrap();
+                assert_eq!(two, old[at as usize..][..2]);
             }
             assert_eq!(source.whole.get().is_some(), is_small);
+            assert!(source.head.get().is_none());
             std::fs::write(&path, vec![255; len as usize]).unwrap();
             source.read_at(700, &mut two).unwrap();
             source.read_at(0, &mut all).unwrap();
             let wanted = if is_small { old } else { vec![255; len as usize] };
             assert!(two == wanted[700..702] && all == wanted);
             assert!(source.read_at(len - 1, &mut two).is_err() && source.read_at(u64::MAX, &mut two).is_err());
+        }
+    }
+
+    #[test]
+    fn a_small_file_that_was_listed_and_read_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        for (len, is_small) in [(SMALL_FILE, true), (SMALL_FILE + 1, false)] {
+            let (path, old) = file(&folder, len);
+            let source = FileSource::open(&path).unwrap();
+            let (mut all, mut two) = (vec![0; len as usize], [0; 2]);
+            source.read_at(0, &mut two).unwrap();
+            assert_eq!(source.head.get().map(Vec::len), is_small.then_some(HEAD as usize));
+            source.read_at(0, &mut all[1..]).unwrap();
+            assert!(source.whole.get().is_none());
+            source.read_at(0, &mut all).unwrap();
+            assert_eq!((source.whole.get().is_some(), all), (is_small, old));
+        }
+    }
+
+    #[test]
+    fn the_head_of_a_small_file_is_read_once() {
+        let folder = tempfile::tempdir().unwrap();
+        for len in [1, 300, HEAD, HEAD + 1, SMALL_FILE] {
+            let (path, old) = file(&folder, len);
+            let source = FileSource::open(&path).unwrap();
+            let mut one = [0];
+            source.read_at(0, &mut one).unwrap();
+            let head = len.min(HEAD);
+            std::fs::write(&path, vec![255; len as usize]).unwrap();
+            for at in (0..head).rev() {
+                source.read_at(at, &mut one).unwrap();
+                assert_eq!(one[0], old[at as usize], "byte {at} of {len}");
+            }
+            assert_eq!(source.small_reads.load(Ordering::Relaxed), 1);
+            let mut two = [0; 2];
+            let behind = source.read_at(head - 1, &mut two);
+            assert!(if head == len {
+                behind.is_err()
+            } else {
+                two == [old[head as usize - 1], 255] || two == [255; 2]
+            });
+        }
+    }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _) = file(&folder, 5000);
+        let source = FileSource::open(&path).unwrap();
+        std::fs::write(&path, [7; 100]).unwrap();
+        let mut one = [0];
+        source.read_at(99, &mut one).unwrap();
+        assert_eq!(one, [7]);
+        for at in [100, 4999] {
+            assert_eq!(source.read_at(at, &mut one).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
     }
 
