@@ -18,15 +18,7 @@ impl Complete {
     /// # Errors
     /// As [`Complete::publish_with`]. The old files are then unchanged, where the file system can link files.
     pub fn publish_after(self, partner: Self) -> Result<(), Error> {
-        if !matches!((&self.backing, &partner.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
-            return partner.publish().and_then(|()| self.publish());
-        }
-        let (last, first) = (SetFile::new(self)?, SetFile::new(partner)?);
-        let _lock = wait_for(&last)?;
-        match last.sibling.if_exists() {
-            IfExists::Refuse | IfExists::Same => add(vec![first], last),
-            IfExists::Replace => replace_both(first, last, Before::Goes),
-        }
+        publish_both(partner, self, |_| Ok(Before::Goes))
     }
 }
 
@@ -36,21 +28,32 @@ impl Parts {
     /// second file of that is there.
     pub(super) fn publish(self) -> Result<(), Error> {
         let Self { first: last, second: first, meanwhile } = self;
-        if !matches!((&last.backing, &first.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
-            return last.publish_after(first);
-        }
-        let (first, last) = (SetFile::new(first)?, SetFile::new(last)?);
-        let _lock = wait_for(&last)?;
-        if last.sibling.if_exists() != IfExists::Replace {
-            return add(vec![first], last);
-        }
-        let before = match meanwhile {
-            Some((file, values)) => Before::Meanwhile(Meanwhile { file: SetFile::new(file)?, values }),
-            None if !first.is_there() => Before::Stays,
-            None => Before::Goes,
-        };
-        replace_both(first, last, before)
+        publish_both(first, last, |first| {
+            Ok(match meanwhile {
+                Some((file, values)) => Before::Meanwhile(Meanwhile { file: SetFile::new(file)?, values }),
+                None if !first.is_there() => Before::Stays,
+                None => Before::Goes,
+            })
+        })
     }
+}
+
+/// Names the first file and then the last, under the folder's lock. Pipes and devices get no names.
+fn publish_both(
+    first: Complete,
+    last: Complete,
+    before: impl FnOnce(&SetFile) -> Result<Before, Error>,
+) -> Result<(), Error> {
+    if !matches!((&last.backing, &first.backing), (Backing::Sibling(_), Backing::Sibling(_))) {
+        return first.publish().and_then(|()| last.publish());
+    }
+    let (first, last) = (SetFile::new(first)?, SetFile::new(last)?);
+    let _lock = wait_for(&last)?;
+    if last.sibling.if_exists() != IfExists::Replace {
+        return add(vec![first], last);
+    }
+    let before = before(&first)?;
+    replace_both(first, last, before)
 }
 
 /// The old file of the last name, before the first of the two is named.
