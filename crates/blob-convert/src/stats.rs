@@ -77,50 +77,39 @@ pub fn measure_all<E: From<Error>>(
 ) -> Result<(), E> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = AtomicUsize::new(0);
+    let step = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        let entry = &checkpoint.entries()[*chosen.get(at)?];
+        Some((at, measure(checkpoint, entry, bins, watch)))
+    };
     // Bounded, so that the results of a million small tensors do not pile up while `take` handles earlier ones.
     let (sender, results) = mpsc::sync_channel(64);
     thread::scope(|scope| {
-        let mut started = 0;
-        while started < threads {
-            let (sender, next) = (sender.clone(), &next);
-            let thread = spawn(scope, move || {
-                while let Some((at, index)) = take_next(next, chosen) {
-                    let result = measure(checkpoint, &checkpoint.entries()[index], bins, watch);
+        let started = (0..threads).map_while(|_| {
+            let (sender, step) = (sender.clone(), &step);
+            spawn(scope, move || {
+                while let Some((at, result)) = step() {
                     let stopped = matches!(result, Err(Error::Interrupted));
                     if sender.send((at, result)).is_err() || stopped {
                         break;
                     }
                 }
-            });
-            if thread.is_none() {
-                break;
-            }
-            started += 1;
-        }
+            })
+        });
+        let started = started.count();
         drop(sender);
-        if started == 0 {
+        match started {
             // No thread could be started: this one does all the work.
-            return chosen.iter().try_for_each(|index| {
-                let entry = &checkpoint.entries()[*index];
-                match measure(checkpoint, entry, bins, watch) {
-                    Err(Error::Interrupted) => Err(Error::Interrupted.into()),
-                    result => take(*index, result),
-                }
-            });
+            0 => in_order(std::iter::from_fn(&step), chosen, take),
+            _ => in_order(results.into_iter(), chosen, take),
         }
-        in_order(results, chosen, take)
     })
-}
-
-fn take_next(next: &AtomicUsize, chosen: &[usize]) -> Option<(usize, usize)> {
-    let at = next.fetch_add(1, Ordering::Relaxed);
-    chosen.get(at).map(|index| (at, *index))
 }
 
 /// Hands results over in the order of `chosen`. An interrupted measurement ends the thread; all results before still
 /// arrive.
 fn in_order<E: From<Error>>(
-    results: mpsc::Receiver<(usize, Result<Measured, Error>)>,
+    results: impl Iterator<Item = (usize, Result<Measured, Error>)>,
     chosen: &[usize],
     take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), E>,
 ) -> Result<(), E> {
