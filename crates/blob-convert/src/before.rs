@@ -124,7 +124,7 @@ pub(crate) fn before(
         return unnamed(checkpoint, wanted, end);
     }
     if let (Wanted::Layers, Some(message)) = (wanted, near.in_words(all).filter(|_| most < all)) {
-        return Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy: Some(Remedy::Names) });
+        return Err(Error::misfit(checkpoint.name(), message, Remedy::Names));
     }
     let mut before = Before::default();
     if matches!((wanted, called), (Wanted::Mxnet, Called::AsNeeded)) && found.is_none() && walk.had_torchs_names() {
@@ -133,10 +133,9 @@ pub(crate) fn before(
     }
     while walk.step_back() {}
     if let Some(stand) = &found {
-        let file = || checkpoint.name().to_owned();
         if let Some(message) = stand.in_the_way(wanted.undone()) {
-            let remedy = Some(if matches!(wanted, Wanted::Mxnet) { Remedy::KeepNames } else { Remedy::Names });
-            return Err(Error::Misfit { file: file(), message, remedy });
+            let remedy = if matches!(wanted, Wanted::Mxnet) { Remedy::KeepNames } else { Remedy::Names };
+            return Err(Error::misfit(checkpoint.name(), message, remedy));
         }
         before.steps.push(Arc::new(stand.names(checkpoint)));
         before.changes.extend(unproven(wanted).map(Change::unasked));
@@ -215,9 +214,6 @@ fn unnamed(checkpoint: &Checkpoint, wanted: Wanted<'_>, end: &End) -> Result<Bef
             let stays = Effect::NamesStay { why: end.why() };
             Ok(Before { changes: vec![Change::unasked(stays)], ..Before::default() })
         }
-        _ => {
-            let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::Names));
-            Err(Error::Misfit { file, message: end.in_words(), remedy })
-        }
+        _ => Err(Error::misfit(checkpoint.name(), end.in_words(), Remedy::Names)),
     }
 }

@@ -132,8 +132,7 @@ pub(crate) fn refuse_unread(file: &str, unread: Vec<String>) -> Result<(), Error
     if unread.is_empty() {
         return Ok(());
     }
-    let (file, message) = (file.to_owned(), listed_problems(unread));
-    Err(Error::Misfit { file, message, remedy: Some(Remedy::SkipUnsupported) })
+    Err(Error::misfit(file, listed_problems(unread), Remedy::SkipUnsupported))
 }
 
 /// The places of the arrays of a file that can be read, and the sound arrays that cannot.

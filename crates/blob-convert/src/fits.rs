@@ -72,7 +72,7 @@ pub(crate) fn check_fits(
     let remedy = if is_net_s_own { Some(Remedy::NewModel) } else { first.remedy };
     let problems = grouped(misfits.iter().map(|(name, misfit)| (&**name, &*misfit.words)));
     let message = format!("does not fit into {}: {}", base.name(), listed_problems(problems));
-    Err(Error::Misfit { file: checkpoint.name().to_owned(), message, remedy })
+    Err(Error::misfit(checkpoint.name(), message, remedy))
 }
 
 /// The problems of tensors, each with its quoted name; those that follow each other and are the same in one sentence.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use blob_graph::Reason;
 use blob_io::net::{Net, Phase, Role};
-use blob_io::words::quoted;
+use blob_io::words::{first_of, quoted};
 use blob_io::{Checkpoint, Entry, Error, Format, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
-use crate::options::{refuse, refuse_first};
+use crate::options::refuse;
 use crate::transform::{Topology, spellings};
 
 pub use blob_graph::{Graph, Node, Shapes, Unsupported, Value};
@@ -56,8 +56,7 @@ pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: 
             return Graph::from_net(&net, &shapes).map_err(|all| refused(checkpoint, &all));
         }
     };
-    let (file, message) = (checkpoint.name().to_owned(), message.to_owned());
-    Err(Error::Misfit { file, message, remedy: Some(Remedy::NetOrSymbol) })
+    Err(Error::misfit(checkpoint.name(), message, Remedy::NetOrSymbol))
 }
 
 /// The shapes of a file's tensors, by the names that the net has for them, in the order of the file.
@@ -83,10 +82,9 @@ pub fn entry<'c>(checkpoint: &'c Checkpoint, tensor: &str) -> Option<&'c Entry> 
 /// The error with the first problems of a net, and the number of the others.
 pub(crate) fn refused(checkpoint: &Checkpoint, unsupported: &Unsupported) -> Error {
     let problems = unsupported.problems.iter().map(ToString::to_string).collect();
-    match refuse_first(LISTED, checkpoint, "has a net with parts that are not supported", problems) {
-        Error::Request { file, message } => Error::Misfit { file, message, remedy: remedy(unsupported) },
-        error => error,
-    }
+    let problems = first_of(LISTED, problems);
+    let message = format!("has a net with parts that are not supported: {problems}");
+    Error::misfit(checkpoint.name(), message, remedy(unsupported))
 }
 
 /// The next step for whoever has such a net. A loss tells that the net is the one of training, whose inputs are not

@@ -274,8 +274,7 @@ pub fn plan_into<'a>(
     if format.holds().refill == Refill::Never {
         let title = format.title();
         let message = format!("is {title}, and arrays are put into files of Caffe, NeoML, HDF5 and ONNX only");
-        let (file, remedy) = (base.name().to_owned(), Some(Remedy::NewFile));
-        return Err(Error::Misfit { file, message, remedy });
+        return Err(Error::misfit(base.name(), message, Remedy::NewFile));
     }
     for file in [checkpoint, base] {
         if file.salvaged().is_some() {

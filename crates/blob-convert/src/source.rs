@@ -31,8 +31,7 @@ pub fn check_source(source: &Checkpoint, output: &Path, if_exists: IfExists) -> 
         None => Ok(()),
         Some(shard) => {
             let message = format!("this is {shard}, which is read, and a source is never replaced by its copy");
-            let file = output.display().to_string();
-            Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherFolder) })
+            Err(Error::misfit(output.display(), message, Remedy::OtherFolder))
         }
     }
 }
@@ -53,9 +52,8 @@ pub fn check_output(input: &Path, output: &Path, if_exists: IfExists) -> Result<
     }
     let refused = |file: &Path, message: String| Err(Error::Request { file: file.display().to_string(), message });
     if is_same(input, output) {
-        let message = "this is what is read, and a source is never replaced by its copy".to_owned();
-        let file = output.display().to_string();
-        return Err(Error::Misfit { file, message, remedy: Some(Remedy::OtherName) });
+        let message = "this is what is read, and a source is never replaced by its copy";
+        return Err(Error::misfit(output.display(), message, Remedy::OtherName));
     }
     let (Ok(real_input), Ok(real_output), IfExists::Replace) =
         (fs::canonicalize(input), fs::canonicalize(output), if_exists)

@@ -42,8 +42,8 @@ impl NewSymbol {
         let Ok(text) = text else { return Ok(None) };
         // The weights would take the place of what the link names, and the symbol the place beside the link.
         if output.is_symlink() {
-            let message = "is a link, and a symbol goes beside the file: name the file that the link names".to_owned();
-            return Err(Error::Misfit { file: output.display().to_string(), message, remedy: None });
+            let message = "is a link, and a symbol goes beside the file: name the file that the link names";
+            return Err(Error::misfit(output.display(), message, None));
         }
         let path = output.with_file_name(symbol_name(&output.to_string_lossy()));
         // The symbol beside the input belongs to the input, whichever symbol is followed.
@@ -58,8 +58,7 @@ impl NewSymbol {
         match other_weights(&path, output).filter(|_| path.exists()) {
             Some(other) => {
                 let message = format!("belongs to {other} too, whose net has other layers");
-                let file = path.display().to_string();
-                Err(Error::Misfit { file, message, remedy: Some(Remedy::SymbolName) })
+                Err(Error::misfit(path.display(), message, Remedy::SymbolName))
             }
             None => Ok(Some(Self { path, text, if_exists })),
         }
@@ -104,7 +103,7 @@ pub(crate) fn check_eps<'t>(output: &Path, variances: impl Iterator<Item = (&'t 
         .filter_map(|layer| Some((&layer.name, layer.eps, *known.get(layer.tensor(Role::Variance)?)?)));
     let Some((name, eps, to)) = known.find(|(_, eps, to)| !is_same(*eps, *to)) else { return Ok(()) };
     let message = format!("says an eps of {eps:e} for {name:?}, and the variances would be for {to:e}");
-    Err(Error::Misfit { file: path.display().to_string(), message, remedy: Some(Remedy::SymbolName) })
+    Err(Error::misfit(path.display(), message, Remedy::SymbolName))
 }
 
 /// The name of other weights beside the symbol that belong to the same symbol by name, and have the output's extension:

@@ -212,8 +212,7 @@ pub(crate) fn check_bare(base: &Checkpoint) -> Result<(), Error> {
         return Ok(());
     }
     let remedy = if base.format() == Format::Onnx { Remedy::BareModel } else { Remedy::NewFile };
-    let message = "has a receipt, which would say of other values that they were written".to_owned();
-    Err(Error::Misfit { file: base.name().to_owned(), message, remedy: Some(remedy) })
+    Err(Error::misfit(base.name(), "has a receipt, which would say of other values that they were written", remedy))
 }
 
 /// The layout of the HDF5 file or ONNX model `base`, where each tensor replaces the values of the array of the same

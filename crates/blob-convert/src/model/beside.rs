@@ -52,8 +52,7 @@ pub(crate) fn put_beside(
         let message = format!(
             "becomes a model with {bytes} bytes of values in a second file, and there is no file beside a pipe or a device"
         );
-        let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::NamedFile));
-        return Err(Error::Misfit { file, message, remedy });
+        return Err(Error::misfit(checkpoint.name(), message, Remedy::NamedFile));
     };
     // The model would take the place of what the link names, and the values the place beside the link.
     if path.is_symlink() {

@@ -58,8 +58,7 @@ impl Plan<'_> {
                 "has a receipt that says that {now:?} was {then:?} in {}, where that has other values",
                 base.name()
             );
-            let (file, remedy) = (self.checkpoint.name().to_owned(), Some(Remedy::Names));
-            return Err(Error::Misfit { file, message, remedy });
+            return Err(Error::misfit(self.checkpoint.name(), message, Remedy::Names));
         }
         Ok(())
     }

@@ -55,8 +55,7 @@ impl Claimed<'_> {
             (Made::HandedOn(_), Proof::Changed) => Ok(Some(frame::CHANGED)),
             (Made::Used(_), Proof::Other) => {
                 let message = "has a receipt whose bytes around the tensors are not those of the file that it names";
-                let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::Anew));
-                Err(Error::Misfit { file, message: message.to_owned(), remedy })
+                Err(Error::misfit(checkpoint.name(), message, Remedy::Anew))
             }
         }
     }

@@ -139,17 +139,16 @@ impl Target {
     /// Refuses a folder without a receipt, and a path with the extension of another format than that of `into`.
     pub(super) fn check(&self, into: Option<&Checkpoint>) -> Result<(), Error> {
         let Some(path) = self.path.as_deref() else { return Ok(()) };
-        let refused = |message: String, remedy: Remedy| {
-            Err(Error::Misfit { file: path.display().to_string(), message, remedy: Some(remedy) })
-        };
         if !self.receipt && matches!(self.place()?, goal::Place::Folder { .. }) {
-            return refused("the receipt of a folder names its files, and stays".to_owned(), Remedy::Receipt);
+            let message = "the receipt of a folder names its files, and stays";
+            return Err(Error::misfit(path.display(), message, Remedy::Receipt));
         }
         if let (Some(into), Some(extension)) = (into, path.extension().and_then(|extension| extension.to_str()))
             && let Some(promised) = Format::from_extension(extension).filter(|_| !into.format().is_usual(extension))
         {
             let (name, is) = (into.name(), into.format().name());
-            return refused(format!("would be {is}, as {name} is, not {}", promised.name()), Remedy::OtherFormat);
+            let message = format!("would be {is}, as {name} is, not {}", promised.name());
+            return Err(Error::misfit(path.display(), message, Remedy::OtherFormat));
         }
         Ok(())
     }

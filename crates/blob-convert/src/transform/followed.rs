@@ -97,9 +97,8 @@ impl Topology {
     /// The net that the file of the weights describes. A file that breaks off says of no layer which others read it.
     pub(crate) fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
         if checkpoint.salvaged().is_some() && checkpoint.format() == Format::CaffeModel {
-            let (file, remedy) = (checkpoint.name().to_owned(), Some(Remedy::Net));
-            let message = "breaks off, and so does its net, which would be followed".to_owned();
-            return Err(Error::Misfit { file, message, remedy });
+            let message = "breaks off, and so does its net, which would be followed";
+            return Err(Error::misfit(checkpoint.name(), message, Remedy::Net));
         }
         let name = last(checkpoint.name()).to_owned();
         let origin = NetOrigin { from: NetFrom::File, name, blake3: None };

@@ -97,6 +97,6 @@ impl<'a> Wish<'a> {
     }
 
     pub(super) fn lacks(&self, message: String, remedy: Remedy) -> Error {
-        Error::Misfit { file: self.checkpoint.name().to_owned(), message, remedy: Some(remedy) }
+        Error::misfit(self.checkpoint.name(), message, remedy)
     }
 }

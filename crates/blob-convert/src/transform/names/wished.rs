@@ -57,9 +57,9 @@ impl Names {
     /// # Errors
     /// As [`Names::from_file`]; any error of reading the file.
     pub fn from_path<'n>(path: &Path, names: impl IntoIterator<Item = &'n str>) -> Result<Self, Error> {
-        let misfit = |message, remedy| Error::Misfit { file: path.display().to_string(), message, remedy };
-        let text = text_of(path).map_err(|e| misfit(format!("cannot read the names: {e}"), Some(Remedy::NamesFile)))?;
-        Self::from_file(&text, names).map_err(|why| misfit(why, None))
+        let text = text_of(path)
+            .map_err(|e| Error::misfit(path.display(), format!("cannot read the names: {e}"), Remedy::NamesFile))?;
+        Self::from_file(&text, names).map_err(|why| Error::misfit(path.display(), why, None))
     }
 }
 
