@@ -90,9 +90,10 @@ pub(crate) fn chain(
             done.push(step.name().to_owned());
             chained.value_changes.push(ValueChange { step: step.name(), entries });
         }
-        let name = |index: usize| chained.tensors[index].spec.name.clone();
-        let left_out = left_out.into_iter();
-        chained.left_out.extend(left_out.map(|(index, reason)| LeftOut { name: name(index), reason, is_asked: true }));
+        for (index, reason) in left_out {
+            let name = chained.tensors[index].spec.name.clone();
+            chained.left_out.push(LeftOut { name, reason, is_asked: true });
+        }
         chained.of_file.extend(notes.into_iter().map(|note| Change::unasked(Effect::Remark(note))));
         chained.of_file.extend(unfitting.into_iter().map(|note| Change::unasked(Effect::Unfitting(note))));
         chained.of_file.extend(lacking.into_iter().map(|note| Change::unasked(Effect::Lacking(note))));

@@ -252,11 +252,11 @@ fn attribute(name: &str, value: &Attribute) -> AttributeProto {
 }
 
 fn value(value: &Value) -> Result<ValueInfoProto, Error> {
-    let dim = |dim: &Dim| match dim {
+    let dims = value.shape.iter().map(|dim| match dim {
         Dim::Size(extent) => Dimension { dim_value: Some(*extent as i64), dim_param: None },
         Dim::Name(name) => Dimension { dim_value: None, dim_param: Some(name.clone()) },
-    };
-    let shape = TensorShapeProto { dim: value.shape.iter().map(dim).collect() };
+    });
+    let shape = TensorShapeProto { dim: dims.collect() };
     let tensor_type = type_proto::Tensor { elem_type: Some(number(&value.name, value.dtype)?), shape: Some(shape) };
     let of = TypeProto { tensor_type: Some(tensor_type) };
     Ok(ValueInfoProto { name: Some(value.name.clone()), r#type: Some(of), ..ValueInfoProto::default() })

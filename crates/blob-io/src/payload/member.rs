@@ -28,8 +28,8 @@ pub(crate) struct Content<'a> {
 
 impl<'a> Content<'a> {
     pub(crate) fn open(source: &'a dyn Source, expected: &'a Checksum) -> Self {
-        let inflater = |packed| Box::new(Inflater::new(expected.offset, packed));
-        Self { source, expected, crc: Hasher::new(), done: 0, inflater: expected.packed.map(inflater) }
+        let inflater = expected.packed.map(|packed| Box::new(Inflater::new(expected.offset, packed)));
+        Self { source, expected, crc: Hasher::new(), done: 0, inflater }
     }
 
     /// Fills `out` with the next bytes.

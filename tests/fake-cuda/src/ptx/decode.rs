@@ -138,12 +138,12 @@ impl Reader<'_> {
 
     /// The registers of a part in braces; `_` takes nothing.
     pub(super) fn registers(&self, at: usize) -> Result<Vec<Option<Reg>>, String> {
-        let register = |text: &Text| match text {
+        let registers = self.list(at)?.iter().map(|text| match text {
             Text::Name(name) if name == "_" => Ok(None),
             Text::Name(name) => self.scope.register(name).map(Some),
             _ => Err(format!("operand {} is no register", at + 1)),
-        };
-        self.list(at)?.iter().map(register).collect()
+        });
+        registers.collect()
     }
 
     /// The values of a part in braces.
