@@ -176,12 +176,6 @@ impl File {
         Ok(fault.map(|error| blob_error(py, &error, error.to_string())).transpose()?)
     }
 
-    /// Whether the file was closed.
-    #[getter]
-    fn closed(&self) -> bool {
-        self.opened().is_err()
-    }
-
     /// The tensors' names, in the order of the file.
     fn keys(&self) -> Result<Vec<String>, Stop> {
         Ok(self.opened()?.checkpoint.names().map(str::to_owned).collect())
@@ -251,11 +245,6 @@ impl File {
 
     fn __getitem__(&self, name: &Bound<'_, PyAny>) -> Result<Tensor, Stop> {
         self.tensor(name)
-    }
-
-    fn __contains__(&self, name: &Bound<'_, PyAny>) -> Result<bool, Stop> {
-        let opened = self.opened()?;
-        Ok(name.extract::<&str>().is_ok_and(|name| opened.place(name).is_some()))
     }
 
     fn __len__(&self) -> Result<usize, Stop> {

@@ -159,6 +159,10 @@ impl Source for Seekable {
         self.len
     }
 
+    fn expect(&self, begins: &[u64]) {
+        locked(&self.blocks).expected = begins.to_owned();
+    }
+
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len) {
             return Err(io::ErrorKind::UnexpectedEof.into());

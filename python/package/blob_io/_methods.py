@@ -36,6 +36,23 @@ def _table_of_file(self: File) -> str:
     return f"<p>{escape(self.name)}: {escape(self.format)}</p><table>{head}{rows}</table>{more}"
 
 
+def _is_closed(self: File) -> bool:
+    """Whether the file was closed."""
+    try:
+        len(self)
+    except ValueError:
+        return True
+    return False
+
+
+def _has(self: File, name: object) -> bool:
+    """Whether a tensor has this name."""
+    try:
+        return isinstance(name, str) and self[name] is not None
+    except KeyError:
+        return False
+
+
 def _words_of_file(self: File) -> str:
     if self.closed:
         return "<blob_io.File closed>"
@@ -123,7 +140,7 @@ def add() -> None:
     both: dict[str, t.Any] = {"__copy__": _itself, "__deepcopy__": _itself_deep}
     of_file = both | {"__reduce_ex__": _no_pickle_of_file, "__repr__": _words_of_file, "_repr_html_": _table_of_file}
     of_file |= {"__enter__": _itself, "__exit__": _exit, "__iter__": _names, "offset_keys": _names_by_offset}
-    of_file |= {"_ipython_key_completions_": _completions}
+    of_file |= {"_ipython_key_completions_": _completions, "__contains__": _has, "closed": property(_is_closed)}
     of_tensor = both | {"__reduce_ex__": _no_pickle_of_tensor, "__repr__": _words_of_tensor}
     of_tensor |= {"_repr_html_": _table_of_tensor, "__len__": _length, "__iter__": _rows}
     of_tensor |= {"ndim": property(_ndim), "size": property(_size)}

@@ -38,6 +38,8 @@ pub(super) struct Blocks {
     /// The oldest first.
     starts: VecDeque<u64>,
     bytes: usize,
+    /// Where headers begin that are read next, in ascending order, as an archive's list tells.
+    pub(super) expected: Vec<u64>,
 }
 
 impl Blocks {
@@ -60,7 +62,18 @@ impl Blocks {
         let window = near.map_or(FIRST, |(_, block)| (block.len().max(FIRST) * GROWTH).min(longest));
         let is_end = offset + len as u64 == file_len;
         let before = if len > OF_HEADERS { 0 } else { offset.min(if is_end { FIRST as u64 } else { BEFORE }) };
-        Some((offset - before, window.max(len + before as usize)))
+        let least = self.together(offset, 2 * longest as u64).max(len + before as usize);
+        Some((offset - before, window.max(least)))
+    }
+
+    /// How many bytes from `offset` on have the headers that are expected next, as long as each is near the one before.
+    /// A window of these may be twice as long as others: none of it is a guess.
+    fn together(&self, offset: u64, longest: u64) -> usize {
+        let behind = &self.expected[self.expected.partition_point(|begin| *begin <= offset)..];
+        let last = offset + longest - FIRST as u64;
+        let next = |end: u64, begin: &u64| if *begin > last.min(end + NEAR) { Err(end) } else { Ok(*begin + BEFORE) };
+        let (Ok(end) | Err(end)) = behind.iter().try_fold(offset, next);
+        (end - offset) as usize
     }
 
     /// Keeps a block that was read.

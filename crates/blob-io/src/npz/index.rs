@@ -107,6 +107,7 @@ pub(crate) fn read(cursor: &mut Cursor<'_>, directory: Directory) -> Result<(Vec
         let what = FaultKind::words("members that do not overlap", "one that begins within another");
         return Err(ReadError::fault(second.local, what));
     }
+    cursor.source().expect(&slots.iter().map(|slot| slot.local).collect::<Vec<_>>());
     Ok((slots, found))
 }
 

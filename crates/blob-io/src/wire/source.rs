@@ -30,6 +30,12 @@ pub trait Source: Send + Sync {
     /// If not all bytes can be read, also because some lie past the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// Says where headers begin that are read next, in ascending order. A source of few, long requests can then ask for
+    /// those that lie together at once.
+    fn expect(&self, begins: &[u64]) {
+        let _ = begins;
+    }
+
     /// Whether the bytes are the same as when the source was opened, as far as a cheap check can tell. A source without
     /// such a check counts as unchanged.
     ///
@@ -270,6 +276,10 @@ impl Source for Input {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         self.source.read_at(offset, buf)
+    }
+
+    fn expect(&self, begins: &[u64]) {
+        self.source.expect(begins);
     }
 
     fn is_unchanged(&self) -> io::Result<bool> {
