@@ -31,8 +31,8 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const OLDEST: &str = "x86_64-unknown-linux-gnu.2.17";
 const PLATFORM: &str = "manylinux2014";
 
-/// No release is larger: tool and library had 4.98 MB and 5.12 MB deflated, and each repeats the other's code.
-const MOST_BYTES: u64 = 10_500_000;
+/// No release is larger: tool and library had 6.25 MB and 4.99 MB deflated, and each repeats the other's code.
+const MOST_BYTES: u64 = 11_600_000;
 
 /// The interpreters that are tried where none is named.
 pub(crate) const INTERPRETERS: &[&str] = &["python3.11", "python3.12", "python3.13", "python3.14", "python3"];
