@@ -11,6 +11,7 @@ mod modules;
 mod source;
 mod text;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, bail, ensure};
@@ -79,11 +80,25 @@ fn check(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// The text that each deliberate breakage breaks must still be there.
+/// The text that each deliberate breakage breaks must still be there, and the test that has to notice the breakage.
 fn mutants(tree: &Tree) -> Vec<Finding> {
     let rows = breakages::rows(tree.texts());
-    let stale = rows.iter().filter_map(|row| Some((row, breakages::stale(row, |file| tree.text(file))?)));
+    let tests: BTreeSet<&str> = tree.sources.iter().flat_map(|source| declared(&source.text)).collect();
+    let stale = rows.iter().filter_map(|row| {
+        let part = row.test.last().map_or("", |test| test.rsplit("::").next().unwrap_or_default());
+        let message = breakages::stale(row, |file| tree.text(file)).or_else(|| {
+            let is_there = tests.iter().any(|test| test.contains(part));
+            (!is_there).then(|| format!("{:?}: there is no test {part}", row.name))
+        });
+        Some((row, message?))
+    });
     stale.map(|(row, message)| Finding::new(&row.list, row.line, message)).collect()
+}
+
+/// The names of the functions and modules of a source.
+fn declared(text: &str) -> impl Iterator<Item = &str> {
+    let words = || text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    words().zip(words().skip(1)).filter(|(word, _)| ["fn", "mod"].contains(word)).map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -152,7 +167,8 @@ mod tests {
             "#[cfg_attr(docsrs, doc(cfg(unix)))]\nfn f() {}"]),
         ("!cfg", "crates/blob-io/src/wire/source.rs", &["#[cfg(unix)]\nfn f() {}"]),
         ("!cfg", "crates/blob-io/tests/real.rs", &["#[cfg(unix)]\nfn f() {}"]),
-        ("mutants", "xtask/breakages/a.txt", &["a\nb.rs -p a\n- c\n"]),
+        ("mutants", "xtask/breakages/a.txt", &["a\nb.rs -p a\n- c\n",
+            "a\ndocs/architecture.md -p a no_such_test\n- ### Inside `synced-mem`\n"]),
     ];
 
     #[test]
