@@ -160,7 +160,7 @@ impl Source for Seekable {
     }
 
     fn expect(&self, begins: &[u64]) {
-        locked(&self.blocks).expected = begins.to_owned();
+        locked(&self.blocks).expected = begins.iter().copied().collect();
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

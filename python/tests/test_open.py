@@ -295,6 +295,28 @@ def test_headers_of_small_arrays_cost_few_requests(tmp_path: Path, format: str) 
     assert max(source.asked) <= 33 << 20 and sum(source.asked) <= saved.stat().st_size + (1 << 20)
 
 
+def test_an_array_of_a_large_npz_costs_little_more_than_its_bytes(tmp_path: Path) -> None:
+    saved = tmp_path / "net.npz"
+    # More than the bytes that are kept of a file object.
+    np.savez(saved, **{f"w{n}": np.full(2_500, n, np.float32) for n in range(8_000)})
+    source = Counting(saved.read_bytes())
+    f = blob_io.open(source)
+    opened = len(source.asked), sum(source.asked)
+    assert opened[0] <= 10 and opened[1] <= saved.stat().st_size + (4 << 20), source.asked
+    for n in range(3, 8_000, 400):
+        assert f[f"w{n}"].numpy()[7] == n
+    assert sum(source.asked) - opened[1] <= 20 * (128 << 10), source.asked
+
+
+def test_a_name_that_is_none_is_not_there(path: str) -> None:
+    f = blob_io.open(path)
+    assert "conv1/0" in f and "\udc80" not in f and "conv9/0" not in f and 3 not in f
+    f.close()
+    for name in ("conv1/0", 3):
+        with pytest.raises(ValueError, match="closed"):
+            assert name in f
+
+
 def test_what_a_file_object_raises_is_raised() -> None:
     class Broken(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:

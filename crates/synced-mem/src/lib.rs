@@ -148,7 +148,6 @@ pub use engine::state::Lacking;
 pub use error::Error;
 pub use host::buffer::HostBuffer;
 pub use host::pool::{HostPool, PoolStats};
-
 pub use ledger::BudgetStats;
 pub use meter::Meter;
 pub use origin::{Origin, OriginError};

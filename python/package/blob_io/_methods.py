@@ -47,9 +47,10 @@ def _is_closed(self: File) -> bool:
 
 def _has(self: File, name: object) -> bool:
     """Whether a tensor has this name."""
+    count = len(self)  # of a closed file an error
     try:
-        return isinstance(name, str) and self[name] is not None
-    except KeyError:
+        return isinstance(name, str) and count > 0 and self[name] is not None
+    except (KeyError, TypeError):  # a name that is no UTF-8 is a TypeError
         return False
 
 

@@ -4,7 +4,7 @@
 //! before is read in a small window, since the values between are not asked for. Blocks are kept: formats whose headers
 //! are read twice cost no second request. Pure: the caller reads.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The first window, and the window of a read far from the one before: the header of any array.
 const FIRST: usize = 64 << 10;
@@ -38,8 +38,8 @@ pub(super) struct Blocks {
     /// The oldest first.
     starts: VecDeque<u64>,
     bytes: usize,
-    /// Where headers begin that are read next, in ascending order, as an archive's list tells.
-    pub(super) expected: Vec<u64>,
+    /// Where headers begin that are read next, as an archive's list tells. Each makes at most one window longer.
+    pub(super) expected: BTreeSet<u64>,
 }
 
 impl Blocks {
@@ -52,7 +52,7 @@ impl Blocks {
 
     /// Where to begin, and how many bytes to read, for a read of `len` that no block has; `None` for the read itself.
     /// A read of the end, where the list of an archive stands, has the bytes before it.
-    pub(super) fn window(&self, offset: u64, len: usize, file_len: u64) -> Option<(u64, usize)> {
+    pub(super) fn window(&mut self, offset: u64, len: usize, file_len: u64) -> Option<(u64, usize)> {
         if len >= OF_VALUES {
             return None;
         }
@@ -62,17 +62,20 @@ impl Blocks {
         let window = near.map_or(FIRST, |(_, block)| (block.len().max(FIRST) * GROWTH).min(longest));
         let is_end = offset + len as u64 == file_len;
         let before = if len > OF_HEADERS { 0 } else { offset.min(if is_end { FIRST as u64 } else { BEFORE }) };
-        let least = self.together(offset, 2 * longest as u64).max(len + before as usize);
+        let least = self.together(offset, 2 * longest as u64).max(len) + before as usize;
         Some((offset - before, window.max(least)))
     }
 
-    /// How many bytes from `offset` on have the headers that are expected next, as long as each is near the one before.
-    /// A window of these may be twice as long as others: none of it is a guess.
-    fn together(&self, offset: u64, longest: u64) -> usize {
-        let behind = &self.expected[self.expected.partition_point(|begin| *begin <= offset)..];
-        let last = offset + longest - FIRST as u64;
-        let next = |end: u64, begin: &u64| if *begin > last.min(end + NEAR) { Err(end) } else { Ok(*begin + BEFORE) };
-        let (Ok(end) | Err(end)) = behind.iter().try_fold(offset, next);
+    /// How many bytes have the header that is expected at `offset` and those behind, as long as each is near the one
+    /// before; none where no header is. A window of these may be twice as long as others: none of it is a guess.
+    fn together(&mut self, offset: u64, longest: u64) -> usize {
+        let last = offset.saturating_add(longest - FIRST as u64);
+        let (mut next, mut end) = (Some(offset).filter(|begin| self.expected.contains(begin)), offset);
+        while let Some(begin) = next {
+            self.expected.remove(&begin);
+            end = begin.saturating_add(BEFORE);
+            next = self.expected.range(begin..=last.min(end.saturating_add(NEAR))).next().copied();
+        }
         (end - offset) as usize
     }
 

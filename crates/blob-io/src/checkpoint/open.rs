@@ -359,7 +359,9 @@ impl OpenOptions {
 
     /// Reads the headers; the extension of `hint` is a hint of the format.
     fn list(&self, input: &Input, name: &str, hint: &str, table: &mut NameTable) -> Result<Found, Error> {
-        sniff::read(input, hint, self.from, table).map_err(|refusal| {
+        let found = sniff::read(input, hint, self.from, table);
+        input.listed();
+        found.map_err(|refusal| {
             let mut error = refusal.into_error(name);
             match &mut error {
                 // Only where `salvage` gives intact arrays: in other formats no array is certain before the end.

@@ -5,7 +5,7 @@
 use std::fs::{File, Metadata};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
@@ -36,6 +36,9 @@ pub trait Source: Send + Sync {
         let _ = begins;
     }
 
+    /// Says that all headers were read: values are read next.
+    fn listed(&self) {}
+
     /// Whether the bytes are the same as when the source was opened, as far as a cheap check can tell. A source without
     /// such a check counts as unchanged.
     ///
@@ -53,7 +56,8 @@ pub trait Source: Send + Sync {
 
 /// A file of at most so many bytes is kept whole after [`SMALL_READS`] reads of at most [`SMALL_READ`] bytes, as an npz
 /// of several arrays costs, and after a read of all that follows a small one, as of what is listed and then hashed. The
-/// first small read at the begin takes the [`HEAD`] with it: most headers lie there.
+/// first small read at the begin takes the [`HEAD`] with it: most headers lie there. Once the file is
+/// [listed](Source::listed), kept bytes are given out only where the file is the same by its time.
 const SMALL_FILE: u64 = 128 << 10;
 const SMALL_READ: usize = 1 << 10;
 const SMALL_READS: u32 = 3;
@@ -71,6 +75,7 @@ pub struct FileSource {
     head: OnceLock<Vec<u8>>,
     /// All bytes of a small file.
     whole: OnceLock<Vec<u8>>,
+    is_listed: AtomicBool,
 }
 
 impl FileSource {
@@ -92,12 +97,17 @@ impl FileSource {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let (small_reads, head, whole) = (AtomicU32::new(0), OnceLock::new(), OnceLock::new());
-        Ok(Self { len: meta.len(), modified: meta.modified().ok(), file, small_reads, head, whole })
+        let (len, modified, is_listed) = (meta.len(), meta.modified().ok(), AtomicBool::new(false));
+        Ok(Self { len, modified, file, small_reads, head, whole, is_listed })
     }
 
     /// The bytes of a small file from its begin on, as far as they are kept and reach `end`.
     fn kept(&self, asked: usize, end: u64) -> Option<&[u8]> {
         let found = |kept: &'_ OnceLock<Vec<u8>>| kept.get().is_some_and(|bytes| end <= bytes.len() as u64);
+        if self.is_listed.load(Ordering::Relaxed) {
+            let is_same = found(&self.whole) && self.modified.is_some() && self.is_unchanged().unwrap_or(false);
+            return self.whole.get().filter(|_| is_same).map(Vec::as_slice);
+        }
         if self.len <= SMALL_FILE && asked <= SMALL_READ && !found(&self.whole) && !found(&self.head) {
             let (kept, len) = if self.small_reads.fetch_add(1, Ordering::Relaxed) >= SMALL_READS {
                 (&self.whole, self.len)
@@ -154,6 +164,10 @@ impl Source for FileSource {
         })?;
         self.keep(offset, buf);
         Ok(())
+    }
+
+    fn listed(&self) {
+        self.is_listed.store(true, Ordering::Relaxed);
     }
 
     fn is_unchanged(&self) -> io::Result<bool> {
@@ -280,6 +294,10 @@ impl Source for Input {
 
     fn expect(&self, begins: &[u64]) {
         self.source.expect(begins);
+    }
+
+    fn listed(&self) {
+        self.source.listed();
     }
 
     fn is_unchanged(&self) -> io::Result<bool> {
@@ -438,6 +456,25 @@ mod tests {
             } else {
                 two == [old[head as usize - 1], 255] || two == [255; 2]
             });
+        }
+    }
+
+    #[test]
+    fn values_of_a_file_that_was_written_since_are_read_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, old) = file(&folder, SMALL_FILE);
+        let source = FileSource::open(&path).unwrap();
+        let (mut one, mut all) = ([0], vec![0; old.len()]);
+        source.read_at(7, &mut one).unwrap();
+        source.listed();
+        source.read_at(0, &mut all).unwrap();
+        assert!(source.head.get().is_some() && source.whole.get() == Some(&old));
+        let later = std::fs::metadata(&path).unwrap().modified().unwrap() + std::time::Duration::from_secs(1);
+        std::fs::write(&path, vec![255; old.len()]).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
+        for at in [7, HEAD, SMALL_FILE - 1] {
+            source.read_at(at, &mut one).unwrap();
+            assert_eq!(one, [255], "byte {at}");
         }
     }
 

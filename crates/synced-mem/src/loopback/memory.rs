@@ -89,8 +89,7 @@ impl Piece {
 /// Host bytes that a pending upload reads, or a pending download writes.
 pub(super) struct HostBytes {
     start: NonNull<u8>,
-    /// Work that is broken off has fewer.
-    pub(super) len: usize,
+    len: usize,
 }
 
 // SAFETY: a pointer to plain bytes, which have no thread; by the contract of `new` the task that holds it may use
@@ -103,6 +102,16 @@ impl HostBytes {
     /// readable and do not change, for a download they are writable and have no other user.
     pub(super) unsafe fn new(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Leaves the first half, as of work that is broken off; returns the length.
+    pub(super) fn halve(&mut self) -> usize {
+        self.len /= 2;
+        self.len
     }
 
     /// For the upload that this was made for.

@@ -46,14 +46,8 @@ impl Task {
     /// The same work, ending half-way, with `message` as the reason. A kernel does not even begin.
     pub(super) fn broken_off(self, message: String) -> Entry {
         let half = match self {
-            Task::Upload { to, mut from } => {
-                from.len /= 2;
-                Task::Upload { to: to.first(from.len), from }
-            }
-            Task::Download { from, mut to } => {
-                to.len /= 2;
-                Task::Download { from: from.first(to.len), to }
-            }
+            Task::Upload { to, mut from } => Task::Upload { to: to.first(from.halve()), from },
+            Task::Download { from, mut to } => Task::Download { from: from.first(to.halve()), to },
             Task::Put { to, bytes } => Task::Put { to: to.first(bytes.len() / 2), bytes },
             Task::Copy { to, from } => {
                 let len = to.range.len() / 2;
@@ -71,7 +65,7 @@ impl Task {
         let Task::Upload { to, from } = self else {
             return self;
         };
-        let mut bytes = vec![0; from.len];
+        let mut bytes = vec![0; from.len()];
         from.read(&mut bytes);
         Task::Put { to, bytes }
     }
