@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod additions;
 mod breakages;
 mod ci;
 mod codegen;
@@ -46,6 +47,7 @@ const TASKS: &[Task] = &[
     ("codegen", "[--check]", "proto/caffe.proto to the messages and the table of fields of blob-io", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
     ("mutants", "[FILTER ...]", "break the code on purpose; each break must fail its test", Run(mutants::run)),
+    ("additions", "", "a made-up format and a made-up transform, as patches that show where one goes: applied to a copy, and tested", Run(additions::run)),
     ("targets", "[PART ...]", "wasm builds, aarch64 under an emulator, and the memory crates under sanitizers: wasm, aarch64, thread, address", Run(targets::run)),
     ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", Run(soak)),
     ("bench", "[ARGS]", "the benches, with ARGS given to cargo bench", Start("cargo bench -p blob-benches")),
