@@ -151,20 +151,6 @@ impl Tensor {
         Ok(self.exported.get_or_init(|| block))
     }
 
-    /// The layer's name, in formats that have layers.
-    fn layer_name(&self) -> Option<&str> {
-        let (opened, entry) = self.entry()?;
-        let is_layered = opened.checkpoint.format().holds().names == Names::Layers || entry.layer_type().is_some();
-        is_layered.then(|| TensorName::of(entry.name()).layer()).flatten()
-    }
-
-    fn dtype_name(&self) -> String {
-        let stored = self.entry().map(|(_, entry)| entry);
-        let known = stored.map_or_else(|| self.spec().ok().map(|spec| spec.dtype), Entry::dtype);
-        let foreign = || stored.and_then(Entry::foreign_dtype).unwrap_or("none").to_owned();
-        known.map_or_else(foreign, |dtype| dtype.name().to_owned())
-    }
-
     fn dims(&self) -> &[usize] {
         match &self.held {
             Held::Stored(stored) => stored.entry().shape().dims(),
@@ -190,7 +176,10 @@ impl Tensor {
     /// The element type: `f32`, `bf16`, `i64`; the file's own name where the tensor cannot be loaded.
     #[getter]
     fn dtype(&self) -> String {
-        self.dtype_name()
+        let stored = self.entry().map(|(_, entry)| entry);
+        let known = stored.map_or_else(|| self.spec().ok().map(|spec| spec.dtype), Entry::dtype);
+        let foreign = || stored.and_then(Entry::foreign_dtype).unwrap_or("none").to_owned();
+        known.map_or_else(foreign, |dtype| dtype.name().to_owned())
     }
 
     /// The bytes of all values.
@@ -208,7 +197,9 @@ impl Tensor {
     /// The layer that the tensor belongs to, in formats that have layers.
     #[getter]
     fn layer(&self) -> Option<&str> {
-        self.layer_name()
+        let (opened, entry) = self.entry()?;
+        let is_layered = opened.checkpoint.format().holds().names == Names::Layers || entry.layer_type().is_some();
+        is_layered.then(|| TensorName::of(entry.name()).layer()).flatten()
     }
 
     /// The type of that layer, where the file states types.
