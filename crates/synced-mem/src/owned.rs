@@ -269,7 +269,7 @@ impl SyncedMem {
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
-        self.inner.with(|state| state.facts.replicas.head())
+        self.inner.with(|state| state.facts().replicas.head())
     }
 
     /// Whether all these bytes are valid at a location. Of no bytes, all are; bytes outside the memory are valid

@@ -20,7 +20,6 @@ use self::inner::{Inner, Waiter};
 use crate::access::{Access, Head, Intent, Location};
 use crate::borrow::{ClaimedRange, DeviceMut, DeviceRef, Lease, QueueHandle, check, resolve};
 use crate::coherence::plan::{Dirty, Request};
-use crate::coherence::replicas::HOST;
 use crate::device::Queue;
 use crate::engine::state::{Asked, Lacking, Met, Operation, State};
 use crate::error::Error;
@@ -280,7 +279,7 @@ impl SharedMem {
 
     /// Where the newest bytes are, as Caffe sees it. Of no bytes: [`Head::Uninitialized`].
     pub fn head(&self) -> Head {
-        self.inner.with(|state| state.facts.replicas.head())
+        self.inner.with(|state| state.facts().replicas.head())
     }
 
     /// Whether all these bytes are valid at a location. See [`SyncedMem::valid_on`](crate::SyncedMem::valid_on).
@@ -290,7 +289,7 @@ impl SharedMem {
 
     /// Whether any byte was ever touched or adopted; otherwise the memory reads as zeros and takes no room.
     pub fn is_initialized(&self) -> bool {
-        self.inner.with(|state| state.facts.replicas.is_written())
+        self.inner.with(|state| state.facts().replicas.is_written())
     }
 
     /// The cost of this memory so far. Reads that took no lock are not counted.
@@ -320,7 +319,7 @@ impl SharedMem {
 
     /// A memory of `len` zero bytes, in the pool of this one, if there is a pool.
     pub fn new_alike(&self, len: usize) -> Self {
-        Self::from_state(State::new(len, self.inner.with(|state| state.pool.clone())))
+        Self::from_state(self.inner.with(|state| state.new_alike(len)))
     }
 
     /// How many bytes of a range would have to be moved to the host, and to each device that this memory has been on.
@@ -340,17 +339,14 @@ impl SharedMem {
     /// [`Error::OutOfBounds`], [`Error::Conflict`].
     pub fn check_write(&self, range: impl RangeBounds<usize>) -> Result<(), Error> {
         let range = self.inner.range(range)?;
-        self.inner.with(|state| state.facts.borrows.check(&range, Access::Write))?;
+        self.inner.with(|state| state.facts().borrows.check(&range, Access::Write))?;
         if self.inner.readers.are_there() && !range.is_empty() { Err(self.inner.is_read(&range)) } else { Ok(()) }
     }
 
     /// The address that writers of the bytes from `at` on get, if the host has memory of its own already. Without such
     /// memory writers get fresh memory, which starts at a multiple of 64.
     pub fn write_address(&self, at: usize) -> Option<usize> {
-        self.inner.with(|state| {
-            let start = state.hosts[HOST.0].as_ref()?.ptr().addr().get();
-            Some(start.wrapping_add(at))
-        })
+        self.inner.with(State::host_start).map(|start| start.addr().get().wrapping_add(at))
     }
 }
 
@@ -366,19 +362,6 @@ mod tests {
 
     use super::*;
     use crate::host::buffer::HostBuffer;
-
-    /// An origin and budgets cost a memory without them no allocation, and no more room than this; a handle is a
-    /// pointer.
-    #[test]
-    fn a_memory_without_an_origin_is_little_larger_for_it() {
-        use std::mem::size_of_val;
-        let state = State::new(16, None);
-        let added = [size_of_val(&state.origin), size_of_val(&state.accounts), size_of_val(&state.facts.reads_whole)];
-        // The ranges of the origin are one word of the replicas.
-        let added = added.iter().sum::<usize>() + size_of::<usize>();
-        assert!(added <= 48 && state.origin.is_none() && state.accounts.is_none(), "{added} bytes");
-        assert_eq!(size_of::<SharedMem>(), size_of::<usize>());
-    }
 
     const fn assert_send_sync<T: Send + Sync + 'static>() {}
     const _: () = {
@@ -589,7 +572,7 @@ mod tests {
             assert!(matches!(result, Err(Error::OutOfMemory { .. })));
         }
         assert!(!memory.is_initialized());
-        assert!(memory.inner.lock().facts.borrows.is_empty());
+        assert!(memory.inner.lock().facts().borrows.is_empty());
     }
 
     #[test]

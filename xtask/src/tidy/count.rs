@@ -54,7 +54,10 @@ const BARS: &[(&str, &[&str], &[&str])] = &[
     ("a `match` on a bool", &["false =>"], &[]),
 ];
 
-/// Each line of the main flow that decides in a second place.
+/// The files that change a memory's state.
+const CHANGERS: &[&str] = &["crates/synced-mem/src/engine/perform", "crates/synced-mem/src/engine/step"];
+
+/// Each line of the main flow that decides in a second place, or that may change a memory's state.
 pub(super) fn bars(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (bar, words, places) in BARS {
@@ -67,8 +70,28 @@ pub(super) fn bars(tree: &Tree) -> Vec<String> {
             found.extend(other.map(|(number, _)| format!("{}:{number}: {bar}", source.path)));
         }
     }
+    for source in tree.sources.iter().filter(|source| !source.is_one_of(CHANGERS)) {
+        let lines = changes(source).into_iter();
+        found.extend(lines.map(|number| format!("{}:{number}: a memory's state is changed", source.path)));
+    }
     found.push(format!("{} lines decide in a second place", found.len()));
     found
+}
+
+/// The lines of the engine and of its shells at which a function may change a memory's state: the function takes it to
+/// be changed, or names a field, which no question of the state hands out to be changed.
+fn changes(source: &Source) -> Vec<usize> {
+    const FIELDS: [&str; 4] = ["state.facts.", "state.freed.", "state.events.", "state.devices."];
+    if !source.path.starts_with("crates/synced-mem/src/") {
+        return Vec::new();
+    }
+    let mut is_method = false;
+    let lines = source.main_flow().filter(|(_, line)| {
+        is_method = line.starts_with("impl State {") || is_method && !line.starts_with('}');
+        let is_own = is_method && source.path.contains("/engine/") && line.contains("&mut self");
+        is_own || line.contains("&mut State") || FIELDS.iter().any(|field| line.contains(field))
+    });
+    lines.map(|(number, _)| number).collect()
 }
 
 /// The crates that have code, by name, with the files of each.
@@ -101,6 +124,20 @@ mod tests {
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].starts_with("crates/a/src/b.rs:3: a decision by format"), "{found:?}");
         assert_eq!(bars(&tree("crates/blob-io/src/format.rs")), ["0 lines decide in a second place"]);
+    }
+
+    #[test]
+    fn a_change_of_a_memory_outside_its_performer_is_found() {
+        let text = "fn f(state: &mut State) {\n    state.facts.len = 1;\n    state.facts().len();\n}\nimpl State {\n    \
+                    fn g(&self) {}\n    fn h(&mut self) {}\n}\nimpl A {\n    fn i(&mut self) {}\n}\n";
+        let found = |path: &str| bars(&Tree::from_texts([(path.to_owned(), text.to_owned())])).len() - 1;
+        assert_eq!(found("crates/synced-mem/src/engine/serve.rs"), 3);
+        // Of another type of that name.
+        assert_eq!(found("crates/synced-mem/src/loopback/schedule.rs"), 2);
+        for path in ["engine/perform.rs", "engine/perform/room.rs", "engine/step.rs"] {
+            assert_eq!(found(&format!("crates/synced-mem/src/{path}")), 0, "{path}");
+        }
+        assert_eq!(found("crates/blob-io/src/npy.rs"), 0);
     }
 
     #[test]

@@ -101,6 +101,14 @@ impl Events {
     }
 }
 
+/// The work that an operation leaves behind, for the time when the lock has been released.
+pub(crate) enum Followup {
+    /// Only user code.
+    Tell(Pending),
+    /// Ranges to merge, memory to give back.
+    Tidy,
+}
+
 /// The work that was taken when the lock was released.
 #[must_use]
 pub(crate) struct Pending {

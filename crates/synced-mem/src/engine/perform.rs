@@ -19,7 +19,7 @@ use crate::coherence::facts::moving::{Landing, Moving};
 use crate::coherence::plan::Step;
 use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::device::{Block, Host};
-use crate::engine::events::Deferred;
+use crate::engine::events::{Deferred, Followup, Pending};
 use crate::engine::state::{Asked, Brings, DeviceCopy, DeviceMemory, Met, Operation, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
@@ -172,6 +172,35 @@ impl State {
         Ok(())
     }
 
+    // ---- borrows, and what operations leave behind ----
+
+    /// Enters a borrow that has been checked: from now on others are kept away.
+    #[inline]
+    pub(crate) fn enter_borrow(&mut self, range: &Range<usize>, access: Access, slot: Slot) -> u64 {
+        self.facts.borrows.insert(range.clone(), access, slot)
+    }
+
+    /// A borrow has ended; without a number, one that is in no table. Gives the work for the time when the lock is
+    /// released.
+    #[inline]
+    pub(crate) fn end_borrow(&mut self, borrow: Option<u64>) -> Option<Pending> {
+        if let Some(borrow) = borrow {
+            self.facts.release(borrow);
+        }
+        let borrows = &mut self.facts.borrows;
+        borrows.ended += u64::from(borrows.waiting > 0);
+        self.events.take_pending()
+    }
+
+    /// One thread at a time tidies up, so that the other threads need not wait for queues.
+    pub(crate) fn followup(&mut self) -> Option<Followup> {
+        if (self.facts.is_untidy() || !self.freed.is_empty()) && !self.is_tidying {
+            self.is_tidying = true;
+            return Some(Followup::Tidy);
+        }
+        self.events.take_pending().map(Followup::Tell)
+    }
+
     // ---- valid bytes ----
 
     /// The usual case: there is nothing to do but to hand out. Else none, and the state is as before, except that the
@@ -290,16 +319,6 @@ impl State {
             (false, false) => (EventKind::DeviceCopy, to),
         };
         self.events.count_on(kind, range, self.facts.copy(counted));
-    }
-
-    /// Adopted bytes to memory of our own.
-    fn copy_adopted(&mut self, range: &Range<usize>) {
-        let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
-        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second
-        // writable (slot HOST holds no other kind). No queue writes the first or uses the second (waited for). No
-        // reference points into this range of HOST: the bytes are not valid there, and only valid bytes are referred
-        // to.
-        unsafe { to.copy_from_nonoverlapping(from, range.len()) };
     }
 
     fn upload(&mut self, from: Slot, to: Slot, range: &Range<usize>) -> Result<(), Error> {

@@ -2,24 +2,14 @@
 //! no access to fail: sets of ranges are bounded, memory is given back, users of copies are waited for. One thread at a
 //! time does that. Decides nothing, and performs nothing.
 
-use std::mem;
-
 use crate::borrow::QueueHandle;
 use crate::coherence::plan::{Bound, Request};
 use crate::coherence::uses::Uses;
-use crate::engine::events::Pending;
-use crate::engine::state::{Asked, FreedBlock, Met, Operation, State};
+use crate::engine::events::{Followup, Pending};
+use crate::engine::state::{Asked, Met, Operation, State};
 use crate::engine::step::run;
 use crate::error::Error;
 use crate::sync::Door;
-
-/// The work that an operation leaves behind.
-enum Followup {
-    /// Only user code.
-    Tell(Pending),
-    /// Ranges to merge, memory to give back.
-    Tidy,
-}
 
 /// Brings bytes to where they are asked for, then does the work that this leaves behind. `answer` is asked under the
 /// lock under which the access was met. Afterwards the sets of ranges are `bound`.
@@ -69,8 +59,8 @@ pub(crate) fn act(
 /// Gives back the memory of copies that hold no valid byte, and waits for the queues that use it.
 pub(crate) fn shrink(mut door: impl Door<State>) {
     let users = door.with(|state| {
-        state.facts.slots().for_each(|slot| state.free_if_stale(slot));
-        state.facts.retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
+        state.free_stale();
+        state.facts().retired.iter().flat_map(Uses::queues).collect::<Vec<_>>()
     });
     users.into_iter().for_each(|queue| housekeeping(&mut door, Request::Idle(vec![queue])));
     let followup = door.with(State::followup);
@@ -79,10 +69,7 @@ pub(crate) fn shrink(mut door: impl Door<State>) {
 
 /// The end of a memory. User code runs last.
 pub(crate) fn end(mut door: impl Door<State>) {
-    let pending = door.with(|state| {
-        state.end();
-        state.events.take_pending()
-    });
+    let pending = door.with(State::end);
     pending.into_iter().for_each(Pending::run);
 }
 
@@ -99,12 +86,12 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
     housekeeping(door, Request::Bound(bound));
     let users = door.with(|state| {
         state.sweep();
-        state.facts.users_of_retired()
+        state.facts().users_of_retired()
     });
     housekeeping(door, Request::Idle(users));
     let users = door.with(|state| {
-        state.facts.release_holds();
-        state.facts.excess_users()
+        state.release_holds();
+        state.facts().excess_users()
     });
     housekeeping(door, Request::Idle(users));
     let mut put_off = Vec::new();
@@ -121,10 +108,7 @@ fn tidy(door: &mut impl Door<State>, bound: Bound) {
             }
         }
     }
-    let pending = door.with(|state| {
-        state.freed.append(&mut put_off);
-        state.events.take_pending()
-    });
+    let pending = door.with(|state| state.end_tidying(put_off));
     pending.into_iter().for_each(Pending::run);
 }
 
@@ -134,25 +118,5 @@ fn housekeeping(door: &mut impl Door<State>, request: Request<QueueHandle>) {
     let mut operation = Operation::new(request);
     if let (Err(error), ()) = run(door, &mut operation, |_| Ok(()), |_, _| (), |_| ()) {
         door.with(|state| state.failed(error));
-    }
-}
-
-impl State {
-    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
-    /// under which they were looked for, because a thread that frees a block meanwhile leaves the block to the tidying
-    /// thread.
-    fn take_freed(&mut self) -> Vec<FreedBlock> {
-        let freed = mem::take(&mut self.freed);
-        self.is_tidying = !freed.is_empty();
-        freed
-    }
-
-    /// One thread at a time tidies up, so that the other threads need not wait for queues.
-    fn followup(&mut self) -> Option<Followup> {
-        if (self.facts.is_untidy() || !self.freed.is_empty()) && !self.is_tidying {
-            self.is_tidying = true;
-            return Some(Followup::Tidy);
-        }
-        self.events.take_pending().map(Followup::Tell)
     }
 }

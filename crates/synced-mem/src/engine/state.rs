@@ -21,27 +21,29 @@ use crate::host::buffer::{HostBuffer, dangling};
 use crate::host::pool::HostPool;
 use crate::ledger::Account;
 use crate::origin::Origin;
+use crate::stats::Stats;
 
+/// The shells see no field: they ask, and `perform` changes.
 pub(crate) struct State {
-    pub(crate) facts: Facts<QueueHandle>,
+    pub(super) facts: Facts<QueueHandle>,
     /// Slots [`HOST`] and [`ADOPTED`].
-    pub(crate) hosts: [Option<HostBuffer>; 2],
+    pub(super) hosts: [Option<HostBuffer>; 2],
     /// The slots from then on. An entry keeps its index, whether it has memory or not.
-    pub(crate) devices: Vec<DeviceCopy>,
+    pub(super) devices: Vec<DeviceCopy>,
     /// Host buffers that are no longer read, but that a queue may still use, as the facts have them.
-    pub(crate) retired: Vec<HostBuffer>,
+    pub(super) retired: Vec<HostBuffer>,
     /// Blocks without valid bytes, to be given back once no queue uses them.
-    pub(crate) freed: Vec<FreedBlock>,
+    pub(super) freed: Vec<FreedBlock>,
     /// How many steps outside the lock have been settled: a thread with one in its way looks again after the next.
-    pub(crate) settlements: u64,
+    pub(super) settlements: u64,
     /// Whether a thread gives memory back, and waits for the users of copies.
-    pub(crate) is_tidying: bool,
-    pub(crate) pool: Option<HostPool>,
+    pub(super) is_tidying: bool,
+    pub(super) pool: Option<HostPool>,
     /// While any byte there is what the memory holds.
-    pub(crate) origin: Option<Arc<dyn Origin>>,
+    pub(super) origin: Option<Arc<dyn Origin>>,
     /// What the memory takes of budgets, one for each at most.
-    pub(crate) accounts: Option<Box<[Arc<Account>]>>,
-    pub(crate) events: Events,
+    pub(super) accounts: Option<Box<[Arc<Account>]>>,
+    pub(super) events: Events,
 }
 
 /// Bytes on a device.
@@ -179,11 +181,30 @@ impl State {
     /// Of a memory whose bytes are in an origin.
     pub(crate) fn of(origin: Arc<dyn Origin>) -> Self {
         let len = origin.len();
-        let mut state = Self::new(len, None);
-        state.facts.replicas = Replicas::of_origin(len);
-        state.facts.reads_whole = !origin.is_direct();
-        state.origin = (len > 0).then_some(origin);
-        state
+        let (replicas, reads_whole) = (Replicas::of_origin(len), !origin.is_direct());
+        let facts = Facts { replicas, reads_whole, ..Facts::new(len) };
+        Self { facts, origin: (len > 0).then_some(origin), ..Self::new(len, None) }
+    }
+
+    /// What is known of the memory, to be read.
+    #[inline]
+    pub(crate) fn facts(&self) -> &Facts<QueueHandle> {
+        &self.facts
+    }
+
+    /// The counters so far.
+    pub(crate) fn stats(&self) -> Stats {
+        self.events.stats()
+    }
+
+    /// The state of a memory of `len` zero bytes, in the pool of this one, if there is a pool.
+    pub(crate) fn new_alike(&self, len: usize) -> Self {
+        Self::new(len, self.pool.clone())
+    }
+
+    /// The first byte of the host's own memory, if there is any.
+    pub(crate) fn host_start(&self) -> Option<NonNull<u8>> {
+        self.hosts[HOST.0].as_ref().map(HostBuffer::ptr)
     }
 
     /// The first byte of a host copy from `start` on.
@@ -294,5 +315,23 @@ impl FreedBlock {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An origin and budgets cost a memory without them no allocation, and no more room than this; a handle is a
+    /// pointer.
+    #[test]
+    fn a_memory_without_an_origin_is_little_larger_for_it() {
+        use std::mem::size_of_val;
+        let state = State::new(16, None);
+        let added = [size_of_val(&state.origin), size_of_val(&state.accounts), size_of_val(&state.facts.reads_whole)];
+        // The ranges of the origin are one word of the replicas.
+        let added = added.iter().sum::<usize>() + size_of::<usize>();
+        assert!(added <= 48 && state.origin.is_none() && state.accounts.is_none(), "{added} bytes");
+        assert_eq!(size_of::<crate::SharedMem>(), size_of::<usize>());
     }
 }

@@ -70,7 +70,7 @@ impl SharedMem {
         let preferred = self.inner.with(|state| state.devices_with_bytes());
         source.inner.with(|state| {
             source.inner.check(state, range, Access::Read)?;
-            if !state.facts.is_written_in(range) {
+            if !state.facts().is_written_in(range) {
                 return Ok(Side::Zeros);
             }
             let Lacking { host, devices, .. } = state.lacking_by_place(range);

@@ -30,7 +30,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(state: State) -> Self {
-        Self { len: state.facts.len, readers: Readers::new(), state: Lock::new(state), released: Condvar::new() }
+        Self { len: state.facts().len, readers: Readers::new(), state: Lock::new(state), released: Condvar::new() }
     }
 
     /// Borrows bytes that lie within the memory, at least one, and brings the bytes to the place that is asked for. The
@@ -50,7 +50,7 @@ impl Inner {
         {
             state.enter_own_budget(slot, self.open_account(by)?);
         }
-        let borrow = state.facts.borrows.insert(asked.range.clone(), access, slot);
+        let borrow = state.enter_borrow(asked.range, access, slot);
         asked.borrow = Some(borrow);
         let lease = Lease::new(self.clone(), Some(borrow));
         let door = Locked { lock: &self.state, held: Some(state) };
@@ -70,7 +70,7 @@ impl Inner {
     /// Refuses a borrow that is in conflict with another. For a writer the way of the readers that take no lock is
     /// closed.
     pub(crate) fn check(&self, state: &State, range: &Range<usize>, access: Access) -> Result<(), Error> {
-        state.facts.borrows.check(range, access)?;
+        state.facts().borrows.check(range, access)?;
         if access == Access::Read || self.readers.close() { Ok(()) } else { Err(self.is_read(range)) }
     }
 
@@ -111,7 +111,7 @@ impl Inner {
     /// Puts memory in the place of all bytes, where nothing is borrowed. Refused memory is dropped outside the lock:
     /// the owner's destructor is user code.
     pub(crate) fn adopt(&self, adoption: Operation<'_>) -> Result<(), Error> {
-        self.act(adoption, |state| self.check(state, &state.facts.whole(), Access::Write))
+        self.act(adoption, |state| self.check(state, &state.facts().whole(), Access::Write))
     }
 
     pub(crate) fn evict(&self, at: Location, range: impl RangeBounds<usize>, dirty: Dirty) -> Result<(), Error> {
@@ -135,7 +135,7 @@ impl Inner {
         self.act(Operation::new(Request::Evict { slot, range: range.clone(), dirty }), |state| {
             refused(state)?;
             for slot in state.slots_at(at) {
-                state.facts.borrows.check_copy(slot, &range)?;
+                state.facts().borrows.check_copy(slot, &range)?;
             }
             if at == Location::Host && !self.readers.close() {
                 return Err(self.is_read(&range));
@@ -154,12 +154,12 @@ impl Inner {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        self.with(|state| state.events.stats())
+        self.with(State::stats)
     }
 
     pub(crate) fn set_observer(&self, observer: Arc<dyn Observer>) {
         // The old one's destructor is user code.
-        let old = self.lock().events.observer.replace(observer);
+        let old = self.lock().replace_observer(observer);
         drop(old);
     }
 }
@@ -168,7 +168,7 @@ impl Tenant for Inner {
     /// Refused while any thread moves bytes of this memory:
     /// it may be the calling one, whose origin or kernel needs the room, and which would wait for itself.
     fn make_way(&self, at: Location, dirty: Dirty) -> Result<(), Error> {
-        let is_still = |state: &State| match state.facts.outside.first() {
+        let is_still = |state: &State| match state.facts().outside.first() {
             None => Ok(()),
             Some(moving) => Err(self.is_read(&moving.range)),
         };
@@ -179,7 +179,7 @@ impl Tenant for Inner {
 
     fn is_evictable(&self, at: Location) -> bool {
         self.with(|state| {
-            let (facts, slots) = (&state.facts, state.slots_at(at));
+            let (facts, slots) = (state.facts(), state.slots_at(at));
             let others: Vec<_> = facts.holders().filter(|other| !slots.contains(other)).collect();
             let is_read = at == Location::Host && self.readers.are_there();
             facts.outside.is_empty()
@@ -203,13 +203,8 @@ impl Lender for Inner {
         }
         // In a forked process the borrow never ends.
         let Some(mut state) = self.state.enter() else { return };
-        let facts = &mut state.facts;
-        if let Some(borrow) = borrow {
-            facts.release(borrow);
-        }
-        let wakes = facts.borrows.waiting > 0;
-        facts.borrows.ended += u64::from(wakes);
-        let pending = state.events.take_pending();
+        let pending = state.end_borrow(borrow);
+        let wakes = state.facts().borrows.waiting > 0;
         drop(state);
         // Before the user code, which may be slow, or panic.
         if wakes {
@@ -241,27 +236,29 @@ pub(crate) struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Self {
         let mut state = inner.lock();
-        state.facts.borrows.waiting += 1;
+        let borrows = &state.facts().borrows;
+        let (seen, waiting) = (borrows.ended, borrows.waiting + 1);
+        state.set_waiting(waiting);
         inner.readers.set_awaited(true);
-        let seen = state.facts.borrows.ended;
         Self { inner, seen }
     }
 
     /// Waits until a borrow has ended since the last look, or until the time is over.
     pub(crate) fn wait(&mut self, left: Duration) {
         let mut state = self.inner.lock();
-        if state.facts.borrows.ended == self.seen {
+        if state.facts().borrows.ended == self.seen {
             let waited = self.inner.released.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        self.seen = state.facts.borrows.ended;
+        self.seen = state.facts().borrows.ended;
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let Some(mut state) = self.inner.state.enter() else { return };
-        state.facts.borrows.waiting -= 1;
-        self.inner.readers.set_awaited(state.facts.borrows.waiting > 0);
+        let waiting = state.facts().borrows.waiting - 1;
+        state.set_waiting(waiting);
+        self.inner.readers.set_awaited(waiting > 0);
     }
 }

@@ -4,6 +4,7 @@
 
 use std::any::Any;
 use std::mem;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::Access;
@@ -11,11 +12,11 @@ use crate::borrow::QueueHandle;
 use crate::coherence::replicas::{ADOPTED, HOST, ORIGIN, Slot};
 use crate::coherence::uses::Uses;
 use crate::device::Block;
-use crate::engine::events::Deferred;
+use crate::engine::events::{Deferred, Pending};
 use crate::engine::state::{DeviceMemory, FreedBlock, State};
 use crate::error::Error;
 use crate::host::buffer::HostBuffer;
-use crate::stats::EventKind;
+use crate::stats::{EventKind, Observer};
 
 impl State {
     // ---- made ----
@@ -85,7 +86,22 @@ impl State {
         self.events.count_on(EventKind::Allocate, &whole, self.facts.copy(slot));
     }
 
+    /// Adopted bytes to memory of our own.
+    pub(super) fn copy_adopted(&mut self, range: &Range<usize>) {
+        let (from, to) = (self.host_ptr(ADOPTED, range.start), self.host_ptr(HOST, range.start));
+        // SAFETY: both lie in buffers of `len` bytes, and `range` is within that. They are two buffers, the second
+        // writable (slot HOST holds no other kind). No queue writes the first or uses the second (waited for). No
+        // reference points into this range of HOST: the bytes are not valid there, and only valid bytes are referred
+        // to.
+        unsafe { to.copy_from_nonoverlapping(from, range.len()) };
+    }
+
     // ---- put aside ----
+
+    /// Puts the memory of all copies without a valid byte aside.
+    pub(crate) fn free_stale(&mut self) {
+        self.facts.slots().for_each(|slot| self.free_if_stale(slot));
+    }
 
     /// Puts the memory of a copy aside if the copy has no valid byte, and no thread moves bytes there.
     pub(crate) fn free_if_stale(&mut self, slot: Slot) {
@@ -189,8 +205,28 @@ impl State {
         }
     }
 
-    /// The end of the memory: each buffer and block is given back once no queue uses it.
-    pub(crate) fn end(&mut self) {
+    /// The blocks that the tidying thread is to give back. Without any, tidying is over. That is decided under the lock
+    /// under which they were looked for, because a thread that frees a block meanwhile leaves the block to the tidying
+    /// thread.
+    pub(crate) fn take_freed(&mut self) -> Vec<FreedBlock> {
+        let freed = mem::take(&mut self.freed);
+        self.is_tidying = !freed.is_empty();
+        freed
+    }
+
+    /// Tidying is over, but for these blocks. Gives the work for the time when the lock has been released.
+    pub(crate) fn end_tidying(&mut self, mut put_off: Vec<FreedBlock>) -> Option<Pending> {
+        self.freed.append(&mut put_off);
+        self.events.take_pending()
+    }
+
+    /// Forgets the uses of tokens without a guard that are gone.
+    pub(crate) fn release_holds(&mut self) {
+        self.facts.release_holds();
+    }
+
+    /// The end of the memory: each buffer and block is given back once no queue uses it. Gives the work for afterwards.
+    pub(crate) fn end(&mut self) -> Option<Pending> {
         [HOST, ADOPTED].into_iter().for_each(|slot| self.retire(slot));
         let uses = mem::take(&mut self.facts.retired);
         for (buffer, uses) in mem::take(&mut self.retired).into_iter().zip(uses) {
@@ -204,9 +240,20 @@ impl State {
             let finished = freed.finish_uses();
             self.end_block(freed, finished);
         }
+        self.events.take_pending()
     }
 
     // ---- events ----
+
+    /// So many threads wait for borrows to end.
+    pub(crate) fn set_waiting(&mut self, threads: usize) {
+        self.facts.borrows.waiting = threads;
+    }
+
+    /// Events are told to another observer from now on. Gives the old one, whose destructor is user code.
+    pub(crate) fn replace_observer(&mut self, observer: Arc<dyn Observer>) -> Option<Arc<dyn Observer>> {
+        self.events.observer.replace(observer)
+    }
 
     /// Counts a host buffer that was allocated or freed, by size.
     pub(crate) fn count_buffer(&mut self, kind: EventKind, allocated: usize) {
