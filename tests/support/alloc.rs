@@ -30,7 +30,7 @@ fn add(bytes: i64) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add(layout.size() as i64);
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: the caller says that the layout has bytes, which is all that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
 
@@ -39,19 +39,21 @@ unsafe impl GlobalAlloc for Counting {
             return std::ptr::null_mut();
         }
         add(layout.size() as i64);
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: the caller says that the layout has bytes, which is all that the system's allocator asks for.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         add(-(layout.size() as i64));
-        // SAFETY: the caller's promises are those of this call, and `block` came from the system's allocator.
+        // SAFETY: the caller says that `block` is one of this allocator, which is one of the system's, made with this
+        // layout, and that it is used no more.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add(size as i64 - layout.size() as i64);
-        // SAFETY: the caller's promises are those of this call, and `block` came from the system's allocator.
+        // SAFETY: the caller says that `block` is one of this allocator, which is one of the system's, made with this
+        // layout, that it is used no more, and that `size` is not 0 and has a layout.
         unsafe { System.realloc(block, layout, size) }
     }
 }

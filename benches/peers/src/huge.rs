@@ -13,22 +13,23 @@ pub(crate) struct Huge;
 // neither contents nor protection.
 unsafe impl GlobalAlloc for Huge {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that the system asks for.
+        // SAFETY: the caller says that the layout has bytes, which is all that the system's allocator asks for.
         advised(unsafe { System.alloc(layout) }, layout.size())
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that the system asks for.
+        // SAFETY: the caller says that the layout has bytes, which is all that the system's allocator asks for.
         advised(unsafe { System.alloc_zeroed(layout) }, layout.size())
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise is the one that the system asks for; the block is the system's.
+        // SAFETY: the caller says that the block, which is the system's, was made with this layout and is used no more,
+        // and that `size` is not 0 and has a layout.
         advised(unsafe { System.realloc(block, layout, size) }, size)
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is the one that the system asks for; the block is the system's.
+        // SAFETY: the caller says that the block, which is the system's, was made with this layout and is used no more.
         unsafe { System.dealloc(block, layout) }
     }
 }

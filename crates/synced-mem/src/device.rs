@@ -215,7 +215,8 @@ pub unsafe trait Queue: fmt::Debug + Any + Send + Sync {
         len: usize,
         fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
     ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that `to` is a block of this queue's device, that `at + len` lies within it, and that
+        // it lives until this queue has been synchronised or it is dropped in order.
         unsafe { through_host(self, to, at..at + len, fill) }
     }
 

@@ -186,7 +186,8 @@ unsafe impl Queue for WrongQueue {
 
     unsafe fn view(&self, host: NonNull<u8>, len: usize) -> Option<Box<dyn Block>> {
         let inner = match self.lie {
-            // SAFETY: as the caller says.
+            // SAFETY: the caller says that the bytes are readable, and unchanged while work that reads them is
+            // enqueued.
             Lie::None => unsafe { self.lanes[0].view(host, len) }?,
             Lie::StaleView => {
                 let copied = self.lanes[0].alloc(len).ok()?;

@@ -199,7 +199,8 @@ unsafe extern "C" fn delete_legacy(managed: *mut DLManagedTensor) {
 /// # Safety
 /// The pointer is that of a box of `Exported::new`, and is used here for the last time.
 unsafe fn end(lent: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `Exported::new` has leaked this box of a `Lent`, and that this is the last use of
+    // the pointer: so the box is taken back once, and nothing refers to it.
     let lent = unsafe { Box::from_raw(lent.cast::<Lent>()) };
     let _ = catch_unwind(AssertUnwindSafe(|| drop(lent)));
 }

@@ -128,7 +128,8 @@ impl AnyBlob {
         }
         let device = managed.tensor().device;
         let is_host = device.device_type == CPU || device.device_type == CUDA_HOST;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that a producer has made the struct as DLPack asks: so `ndim` extents lie at `shape`,
+        // and as many strides at `strides`, or null is there. They live as long as the struct, which `taken` keeps.
         let stated = unsafe { stated(managed.tensor())? };
         if stated.shape.count() == 0 {
             return Self::new(stated.shape, stated.dtype);
@@ -174,7 +175,9 @@ unsafe fn on_device<M: Managed>(
 ) -> Result<AnyBlob, Error> {
     let Stated { dtype, shape, strides, start, len } = stated;
     let source = SharedMem::new(len);
-    // SAFETY: the caller's promise. The memory is written only where the values are ours: else it is dropped below.
+    // SAFETY: the caller says that the values lie there, in memory of the queue's device, and stay until `taken`, which
+    // the memory keeps, is dropped. Nobody else writes them, nor reads them where they are `ours`; otherwise `source`
+    // is only read, and dropped before this function returns.
     unsafe { source.adopt_device(queue, start as u64, len, Box::new(taken))? };
     if strides.is_plain() && is_ours {
         return AnyBlob::from_parts(shape, dtype, source, None);

@@ -102,13 +102,15 @@ impl Machine for OnAvx2 {
 
     #[inline(always)]
     fn stream(dst: &mut [u8], src: &[u8]) {
-        // SAFETY: safe except that it needs AVX2, which this machine has: see the type.
+        // SAFETY: safe except that it needs AVX2, which this machine has: only the `run` of a token names this type,
+        // and a token is made after the machine has named AVX2.
         unsafe { moves::stream_avx2(dst, src) }
     }
 
     #[inline(always)]
     fn squares<const W: usize>(strip: &mut Strip<'_>) -> bool {
-        // SAFETY: safe except that these need AVX2, which this machine has: see the type.
+        // SAFETY: safe except that these need AVX2, which this machine has: only the `run` of a token names this type,
+        // and a token is made after the machine has named AVX2.
         unsafe {
             match W {
                 1 => moves::diagonals_avx2::<1, 32, 16>(strip),
@@ -122,7 +124,8 @@ impl Machine for OnAvx2 {
 
     #[inline(always)]
     fn squares_in_place<const W: usize>(matrix: &mut [u8], row: usize) -> bool {
-        // SAFETY: safe except that these need AVX2, which this machine has: see the type.
+        // SAFETY: safe except that these need AVX2, which this machine has: only the `run` of a token names this type,
+        // and a token is made after the machine has named AVX2.
         unsafe {
             match W {
                 1 => moves::in_place_avx2::<1, 32, 16>(matrix, row),

@@ -74,7 +74,8 @@ pub unsafe fn wait_for_event(queue: &dyn Queue, event: *mut c_void) -> Result<()
     const OP: &str = "wait_for_event";
     let queue = of_a_gpu(queue, OP)?;
     queue.context().run(OP, || {
-        // SAFETY: the stream lives, and the event is the caller's promise.
+        // SAFETY: the queue keeps its stream, and the caller says that `event` is an event of the driver that lives
+        // during the call. An event of any context may be waited for.
         answer("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(queue.stream().raw(), event.cast(), 0) })
     })
 }
@@ -91,7 +92,8 @@ pub unsafe fn record_event(queue: &dyn Queue, event: *mut c_void) -> Result<(), 
     const OP: &str = "record_event";
     let queue = of_a_gpu(queue, OP)?;
     queue.context().run(OP, || {
-        // SAFETY: the stream lives, and the event, of the same context, is the caller's promise.
+        // SAFETY: the queue keeps its stream, and the caller says that `event` is an event of the stream's context that
+        // lives during the call.
         answer("cuEventRecord", unsafe { sys::cuEventRecord(event.cast(), queue.stream().raw()) })
     })
 }

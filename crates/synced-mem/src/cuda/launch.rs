@@ -265,7 +265,8 @@ fn allow_shared(found: &Found, most: u32) -> Result<(), Failure> {
 unsafe fn enqueue(function: CUfunction, grid: Grid, stream: CUstream, extra: *mut *mut c_void) -> Result<(), Failure> {
     let ([x, y, z], [i, j, k]) = (grid.blocks, grid.threads);
     if !grid.is_cooperative {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that function and stream live and are of this thread's context, that `extra` is null
+        // or the function's parameters, and that the kernel may touch all that it touches.
         let code =
             unsafe { sys::cuLaunchKernel(function, x, y, z, i, j, k, grid.shared, stream, ptr::null_mut(), extra) };
         return answer("cuLaunchKernel", code);
@@ -287,7 +288,9 @@ unsafe fn enqueue(function: CUfunction, grid: Grid, stream: CUstream, extra: *mu
         attrs: &raw mut attribute,
         numAttrs: 1,
     };
-    // SAFETY: the caller's promise; the configuration and its one attribute are read during the call.
+    // SAFETY: the caller says that function and stream live and are of this thread's context, that `extra` is null or
+    // the function's parameters, and that the kernel may touch all that it touches. The configuration and its one
+    // attribute, which outlive the call, are read during the call.
     answer("cuLaunchKernelEx", unsafe { sys::cuLaunchKernelEx(&config, function, ptr::null_mut(), extra) })
 }
 

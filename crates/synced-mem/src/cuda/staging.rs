@@ -114,8 +114,8 @@ pub(super) unsafe fn upload(stream: &Stream, to: u64, from: NonNull<u8>, len: us
                 // SAFETY: the part lies within the caller's bytes, and the chunk, which nothing uses, holds as many.
                 unsafe { ring.chunk(index).copy_from_nonoverlapping(from.at(at), part) };
                 ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
-                    // SAFETY: the chunk keeps the bytes until the chunk's event is over, and the target is the caller's
-                    // promise.
+                    // SAFETY: the chunk keeps the bytes until the chunk's event is over. The part lies within the `len`
+                    // bytes at `to`, of which the caller says that they are memory of the stream's device.
                     unsafe { sys::cuMemcpyHtoDAsync_v2(to + at as u64, chunk.as_ptr().cast(), part, stream.raw()) }
                 })?;
             }
@@ -148,8 +148,8 @@ pub(super) unsafe fn upload_from(
                 // The function is code of the caller's, which may use other contexts.
                 let _here = stream.context().enter()?;
                 ring.enqueue(index, stream.raw(), "cuMemcpyHtoDAsync", |chunk| {
-                    // SAFETY: the chunk keeps the bytes until the chunk's event is over, and the target is the caller's
-                    // promise.
+                    // SAFETY: the chunk keeps the bytes until the chunk's event is over. The part lies within the `len`
+                    // bytes at `to`, of which the caller says that they are memory of the stream's device.
                     unsafe { sys::cuMemcpyHtoDAsync_v2(to + at as u64, chunk.as_ptr().cast(), part, stream.raw()) }
                 })?;
             }
@@ -183,8 +183,8 @@ pub(super) unsafe fn download(stream: &Stream, from: u64, to: NonNull<u8>, len: 
                 {
                     let index = ring.take()?;
                     ring.enqueue(index, stream.raw(), "cuMemcpyDtoHAsync", |chunk| {
-                        // SAFETY: nothing else uses the chunk until the chunk's event is over, and the source is the
-                        // caller's promise.
+                        // SAFETY: nothing else uses the chunk until the chunk's event is over. The part lies within the
+                        // `len` bytes at `from`, of which the caller says that they are memory of the stream's device.
                         unsafe {
                             sys::cuMemcpyDtoHAsync_v2(chunk.as_ptr().cast(), from + at as u64, part, stream.raw())
                         }

@@ -275,7 +275,8 @@ unsafe impl Queue for LoopQueue {
         fill: &(dyn Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync),
     ) -> Result<(), Error> {
         if !self.is_staged(NonNull::dangling(), len) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller says that `to` is a block of this queue's device, that `at + len` lies within it, and
+            // that it lives until this queue has been synchronised or it is dropped in order.
             return unsafe { through_host(self, to, at..at + len, fill) };
         }
         // The function is the caller's code, and so runs without the lock.

@@ -121,7 +121,8 @@ impl SyncedMem {
         len: usize,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that `len` bytes at `address` are memory of the queue's device, and in no other use
+        // until `owner`, which is passed on, is dropped.
         let adoption = unsafe { device_adoption(self.len(), ready_on, address, len, owner)? };
         self.replace(adoption)
     }
@@ -155,7 +156,8 @@ impl SharedMem {
         len: usize,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller says that `len` bytes at `address` are memory of the queue's device, and in no other use
+        // until `owner`, which is passed on, is dropped.
         let adoption = unsafe { device_adoption(self.len(), ready_on, address, len, owner)? };
         adoption.map_or(Ok(()), |adoption| self.inner.adopt(adoption))
     }
@@ -184,7 +186,9 @@ unsafe fn device_adoption(
     if len == 0 {
         return Ok(None);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller says that `len` bytes at `address` are memory of the queue's device, and in no other use until
+    // the owner is dropped. The operation holds the owner beside the block, and so does the memory, until no queue uses
+    // the block.
     let block = unsafe { ready_on.adopt(address, len)? };
     let brings = Some(Box::new(Brings::Block(QueueHandle::new(ready_on), block, owner)));
     Ok(Some(Operation { brings, ..Operation::new(Request::Adopt) }))
