@@ -33,7 +33,7 @@ use crate::threads;
 use machine::{Fetch, Kernel, Portable, Store};
 use std::io::Write;
 use std::sync::OnceLock;
-use stores::{Processor, Stores};
+use stores::Processor;
 
 /// The environment variable that lowers the instruction set: `portable`, `avx2`, `avx512` or `neon`.
 const ISA_SWITCH: &str = "BLOB_OPS_ISA";
@@ -55,13 +55,12 @@ pub(crate) struct Exec {
 
 impl Exec {
     /// From this length on, the first bytes written leave the caches before the last are written: where the processor
-    /// streams, writing past them saves reading each line before overwriting, a quarter to a third of the time
-    /// (kernels.md, 5.1).
+    /// streams, writing past them saves reading each line before overwriting (measured: [`Store::suiting`]).
     const LARGE: usize = 32 << 20;
 
     /// The way to run a move that writes this many bytes, on this machine and the current pool.
     pub(crate) fn of(bytes: usize) -> Self {
-        let store = if bytes >= Self::LARGE && stores() == Stores::Streaming { Store::Past } else { Store::Cached };
+        let store = if bytes >= Self::LARGE { stores() } else { Store::Cached };
         Exec { isa: Isa::detect(), store, pieces: threads::pieces(bytes) }
     }
 
@@ -78,16 +77,17 @@ impl Exec {
     const PAGE: usize = 2 << 20;
 }
 
-/// The stores of this process: as [`STORES_SWITCH`] names, else as suits the processor. Read once.
-pub(crate) fn stores() -> Stores {
-    static CHOSEN: OnceLock<Stores> = OnceLock::new();
+/// How this process writes results that no cache holds: as [`STORES_SWITCH`] names, else as suits the processor. Read
+/// once.
+pub(crate) fn stores() -> Store {
+    static CHOSEN: OnceLock<Store> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
-        let suited = Stores::suiting(x86::processor());
+        let suited = Store::suiting(x86::processor());
         let Some(wanted) = variable(STORES_SWITCH) else {
             return suited;
         };
-        Stores::ALL.into_iter().find(|stores| stores.name() == wanted).unwrap_or_else(|| {
-            say_unknown(STORES_SWITCH, &wanted, &Stores::ALL.map(Stores::name).join(", "), suited.name());
+        Store::ALL.into_iter().find(|store| store.name() == wanted).unwrap_or_else(|| {
+            say_unknown(STORES_SWITCH, &wanted, &Store::ALL.map(Store::name).join(", "), suited.name());
             suited
         })
     })

@@ -110,7 +110,7 @@ impl CopyKind {
                 CopyKind::Interleave { count, width }
             }
             _ if shortest >= MIN_STREAMED_RUN => CopyKind::Direct(store),
-            Store::Past if lines => CopyKind::Direct(store),
+            Store::Streaming if lines => CopyKind::Direct(store),
             // A line by itself is a call: 3.3 times memcpy's time, 1.5 in blocks (64 KiB, AMD EPYC Zen 4).
             Store::Cached if shortest > LINE => CopyKind::Direct(store),
             // Past the caches a line that two runs share would be read and written twice.

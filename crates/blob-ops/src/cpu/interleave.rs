@@ -170,11 +170,11 @@ impl Interleave {
         for (from, to) in Walk::new(&self.outer, 0) {
             let (src, dst) = (&src[from..][..len], &mut dst[to..][..len]);
             for (src, dst) in src.chunks(step).zip(dst.chunks_mut(step)) {
-                let out = if store == Store::Past { &mut buffer[..src.len()] } else { &mut *dst };
+                let out = if store == Store::Streaming { &mut buffer[..src.len()] } else { &mut *dst };
                 for (src, dst) in src.chunks(matrix).zip(out.chunks_mut(matrix)) {
                     turn(src, dst);
                 }
-                if store == Store::Past {
+                if store == Store::Streaming {
                     store.write::<M>(dst, &buffer[..src.len()]);
                 }
             }

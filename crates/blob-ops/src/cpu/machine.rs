@@ -110,8 +110,8 @@ pub(crate) struct Lines<T>(pub(crate) T);
 pub(crate) enum Store {
     /// Through the caches.
     Cached,
-    /// Past them: whole lines, or runs so long that their ends do not matter.
-    Past,
+    /// Past them: whole lines, or runs so long that their ends do not matter. No line is read before it is overwritten.
+    Streaming,
 }
 
 /// Runs of at least as many bytes are written past the caches whatever their alignment: they have few ends.
@@ -130,7 +130,7 @@ impl Store {
     pub(crate) fn write<M: Machine>(self, dst: &mut [u8], src: &[u8]) {
         match self {
             Store::Cached => dst.copy_from_slice(src),
-            Store::Past => M::stream(dst, src),
+            Store::Streaming => M::stream(dst, src),
         }
     }
 }

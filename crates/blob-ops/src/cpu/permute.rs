@@ -283,7 +283,7 @@ mod tests {
             want[((c * dims[1] + b) * dims[0] + a) * W..][..W].copy_from_slice(entry);
         }
         for isa in Isa::available() {
-            for store in [Store::Cached, Store::Past] {
+            for store in [Store::Cached, Store::Streaming] {
                 let mut room = vec![0xA5; want.len() + LINE];
                 let start = room.as_ptr().align_offset(LINE);
                 let dst = &mut room[start..][..want.len()];

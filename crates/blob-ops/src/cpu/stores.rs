@@ -3,16 +3,7 @@
 //!
 //! Pure rules over a processor's report, which `cpu.rs` asks for. Any choice gives the same bits.
 
-use super::machine::Fetch;
-
-/// How results that no cache holds are written.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Stores {
-    /// Through the caches, as compilers write everything.
-    Ordinary,
-    /// Past the caches, so that no line is read before it is overwritten.
-    Streaming,
-}
+use super::machine::{Fetch, Store};
 
 /// A processor's report of itself.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,25 +32,25 @@ impl Fetch {
     }
 }
 
-impl Stores {
-    pub(crate) const ALL: [Stores; 2] = [Stores::Ordinary, Stores::Streaming];
+impl Store {
+    pub(crate) const ALL: [Store; 2] = [Store::Cached, Store::Streaming];
 
     /// Streaming where a gain was measured, ordinary elsewhere. 256 MiB of f32, one thread, time over memcpy's,
     /// streaming and ordinary: AMD EPYC (Zen 4) merges 0.6 and 1.2; Intel Xeon with AMX fill 0.48 and 1.25, merges 1.1
     /// and 1.7; Intel Cascade Lake fill 0.73 and 0.53, merges 1.03 and 0.96: a core of Intel's servers before has too
     /// few buffers for lines that are under way to memory.
-    pub(crate) fn suiting(processor: Option<Processor>) -> Stores {
+    pub(crate) fn suiting(processor: Option<Processor>) -> Store {
         let streams = processor.is_some_and(|processor| match &processor.vendor {
             b"GenuineIntel" => processor.amx,
             _ => processor.is_zen(),
         });
-        if streams { Stores::Streaming } else { Stores::Ordinary }
+        if streams { Store::Streaming } else { Store::Cached }
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Stores::Ordinary => "ordinary",
-            Stores::Streaming => "streaming",
+            Store::Cached => "ordinary",
+            Store::Streaming => "streaming",
         }
     }
 }
@@ -105,23 +96,23 @@ mod tests {
         // Signatures of an EPYC 9004, 7003, 7001 and of a Dhyana, of an Opteron of family 16; then of a Cascade Lake, a
         // Sapphire Rapids without and with AMX, that Xeon, a Zhaoxin, and one that Intel does not make.
         for (vendor, signature, features, family, stores) in [
-            (b"AuthenticAMD", 0x00A1_0F11, 0, 25, Stores::Streaming),
-            (b"AuthenticAMD", 0x00A0_0F11, 0, 25, Stores::Streaming),
-            (b"AuthenticAMD", 0x0080_0F12, 0, 23, Stores::Streaming),
-            (b"HygonGenuine", 0x0090_0F02, 0, 24, Stores::Streaming),
-            (b"AuthenticAMD", 0x0010_0F42, AMX, 16, Stores::Ordinary),
-            (b"GenuineIntel", 0x0005_0657, !AMX, 6, Stores::Ordinary),
-            (b"GenuineIntel", 0x0008_06F8, 0, 6, Stores::Ordinary),
-            (b"GenuineIntel", 0x0008_06F8, AMX, 6, Stores::Streaming),
-            (b"GenuineIntel", 0x000A_0671, XEON, 6, Stores::Streaming),
-            (b"CentaurHauls", 0x0000_06F1, AMX, 6, Stores::Ordinary),
-            (b"GenuineIntel", 0x00A1_0F11, 0, 25, Stores::Ordinary),
+            (b"AuthenticAMD", 0x00A1_0F11, 0, 25, Store::Streaming),
+            (b"AuthenticAMD", 0x00A0_0F11, 0, 25, Store::Streaming),
+            (b"AuthenticAMD", 0x0080_0F12, 0, 23, Store::Streaming),
+            (b"HygonGenuine", 0x0090_0F02, 0, 24, Store::Streaming),
+            (b"AuthenticAMD", 0x0010_0F42, AMX, 16, Store::Cached),
+            (b"GenuineIntel", 0x0005_0657, !AMX, 6, Store::Cached),
+            (b"GenuineIntel", 0x0008_06F8, 0, 6, Store::Cached),
+            (b"GenuineIntel", 0x0008_06F8, AMX, 6, Store::Streaming),
+            (b"GenuineIntel", 0x000A_0671, XEON, 6, Store::Streaming),
+            (b"CentaurHauls", 0x0000_06F1, AMX, 6, Store::Cached),
+            (b"GenuineIntel", 0x00A1_0F11, 0, 25, Store::Cached),
         ] {
             let processor = processor(vendor, signature, features);
             assert_eq!((processor.vendor, processor.family), (*vendor, family));
-            assert_eq!(Stores::suiting(Some(processor)), stores, "{processor:?}");
+            assert_eq!(Store::suiting(Some(processor)), stores, "{processor:?}");
         }
-        assert_eq!(Stores::suiting(None), Stores::Ordinary);
+        assert_eq!(Store::suiting(None), Store::Cached);
     }
 
     #[test]

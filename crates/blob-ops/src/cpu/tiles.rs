@@ -98,7 +98,7 @@ pub(super) unsafe fn tiles<V: Vector, const W: usize, const R: usize, const C: u
     let places = block.to.iter().fold(dst, |all, to| all | (dst + to));
     // Parts of more lines than a machine has buffers for would be written one by one.
     let aligned = places.is_multiple_of(V::BYTES) && (V::BYTES == LINE || R <= MAX_PARTIAL_LINES);
-    let past = block.store == Store::Past && aligned;
+    let past = block.store == Store::Streaming && aligned;
     past.then(V::begin_streaming);
     let mut stage = (C != R && xs * ys * W >= STAGED_BYTES && share_sets::<W>(block.from)).then(Stage::cleared);
     for strip in groups(xs, C, STRIP / (W * C)) {

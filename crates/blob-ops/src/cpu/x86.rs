@@ -385,7 +385,7 @@ mod tests {
             }
         }
         for isa in Isa::available() {
-            for store in [Store::Cached, Store::Past] {
+            for store in [Store::Cached, Store::Streaming] {
                 each::<1>(isa, store);
                 each::<2>(isa, store);
                 each::<4>(isa, store);
@@ -437,7 +437,7 @@ mod tests {
 
     /// Every kernel that moves bytes and may store them past the caches, once.
     fn run_each(isa: Isa, src: &[u8], mut past: impl FnMut(&str, &mut dyn FnMut(&mut [u8]))) {
-        let store = Store::Past;
+        let store = Store::Streaming;
         past("copy", &mut |dst| isa.run(CopyBytes { src, dst, store }));
         past("fill", &mut |y| {
             let value = [1, 2, 3, 4];

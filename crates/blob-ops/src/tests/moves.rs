@@ -23,7 +23,7 @@ use blob_core::{AnyBlob, DType, Shape};
 fn all_execs() -> Vec<Exec> {
     let mut all = Vec::new();
     for isa in isas() {
-        for store in [Store::Cached, Store::Past] {
+        for store in [Store::Cached, Store::Streaming] {
             all.extend([1, 2, 7].map(|pieces| Exec { isa, store, pieces }));
         }
     }
@@ -265,7 +265,7 @@ fn large_moves_are_the_same_on_any_pool() {
     let parts: Vec<Vec<u8>> = [1usize, 3, 4].map(|run| pattern(run * 300_000)).into();
     let row = merged(&parts, 300_000);
     for threads in [1, 2, 7] {
-        let exec = Exec { isa: Isa::detect(), store: Store::Past, pieces: threads };
+        let exec = Exec { isa: Isa::detect(), store: Store::Streaming, pieces: threads };
         on_pool(exec, || {
             let plan = Permutation::new(&dims, &[3, 0, 2, 1], 4);
             let mut out = vec![0; src.len()];

@@ -59,7 +59,7 @@ pub(super) unsafe fn diagonals<V: Vector, const W: usize, const R: usize, const 
     check(to, strip.dst, ys * W);
     let (src, dst) = (strip.src.as_ptr(), strip.dst.as_mut_ptr());
     let places = to.iter().fold(dst.addr(), |all, to| all | (dst.addr() + to));
-    let past = strip.store == Store::Past && places.is_multiple_of(LINE);
+    let past = strip.store == Store::Streaming && places.is_multiple_of(LINE);
     past.then(V::begin_streaming);
     let mut stage = Stage::uninit();
     let stage = stage.as_mut_ptr().cast();

@@ -33,7 +33,7 @@ proptest! {
         order.iter().enumerate().for_each(|(at, &axis)| inverse[axis] = at);
         let turned: Vec<usize> = order.iter().map(|&axis| dims[axis]).collect();
         for isa in isas() {
-            for store in [Store::Cached, Store::Past] {
+            for store in [Store::Cached, Store::Streaming] {
                 let exec = Exec { isa, store, pieces };
                 let (mut out, mut back) = (vec![0; src.len()], vec![0; src.len()]);
                 crate::transpose::run(exec, Permutation::new(&dims, &order, size), &src, &mut out);
