@@ -183,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn the_pages_of_docs_rs_name_the_feature_of_each_item() {
+        let text = |file: &str| std::fs::read_to_string(shell::root().join(file)).unwrap_or_default();
+        let files = shell::files(&shell::root()).unwrap();
+        for file in files.iter().filter(|file| file.starts_with("crates/") && file.ends_with("/Cargo.toml")) {
+            let (package, library) = (text(file), text(&file.replace("Cargo.toml", "src/lib.rs")));
+            assert!(package.contains("\ndocumentation = \"https://docs.rs/"), "{file}");
+            if package.contains("\n[features]\n") {
+                assert!(package.contains("rustdoc-args = [\"--cfg\", \"docsrs\"]"), "{file}");
+                assert!(library.contains("\n#![cfg_attr(docsrs, feature(doc_cfg))]\n"), "{file}");
+            }
+        }
+    }
+
+    #[test]
     fn each_breach_is_found_and_nothing_else() {
         for (rule, path, texts) in CASES {
             let expected: &[usize] = if rule.starts_with('!') { &[] } else { &[1] };

@@ -3,6 +3,7 @@
 //! First [`plan`] gives each tensor a place in the output, from headers alone; then [`Plan::run`] writes the output in
 //! one pass over the source's bytes, and hashes every byte. This crate does not know arguments or terminals.
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod again;

@@ -3,6 +3,7 @@
 //! Opening a file reads headers only; nothing is allocated because a file says so. This crate does not know devices,
 //! kernels, or the purpose of a conversion. The crate obeys no global state and no device that a file names.
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod again;

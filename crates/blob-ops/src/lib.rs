@@ -62,6 +62,7 @@
 //! **A backend of your own**, anything that implements `synced_mem::Device`, gets memory from `synced-mem`, and no
 //! operations: there are kernels for CUDA alone. Operations on such blobs run on the host, also by [`at`] a queue of
 //! yours: inputs are brought to the host, and results stay there until your own kernels ask for them.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)] // except in `cuda.rs`, `cpu/x86.rs`, the files of `cpu/x86`, `cpu/aarch64.rs` and `cpu/tiles.rs`
 
 mod argument;

@@ -113,6 +113,7 @@
 //!
 //! Different on purpose: the position is honoured on every backend; guards end in any order, on any thread; writing
 //! through a guard takes effect on devices too; a range outside the memory is an error, not a null pointer.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
 mod access;
