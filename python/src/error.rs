@@ -2,6 +2,8 @@
 //!
 //! The classes are defined in `blob_io/_errors.py`. Nothing is decided from the text of an error.
 
+use std::io::{self, ErrorKind};
+
 use blob_io::{Error, Existing};
 use pyo3::exceptions::{PyFileExistsError, PyKeyboardInterrupt, PyMemoryError, PyOSError};
 use pyo3::prelude::*;
@@ -61,16 +63,22 @@ pub(crate) fn raised(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     })
 }
 
-/// `EEXIST` of every system that Python runs on.
+/// Numbers of every system that Python runs on.
+const ENOENT: i32 = 2;
 const EEXIST: i32 = 17;
+const EISDIR: i32 = 21;
 
 /// The operating system's error as `OSError`, which chooses its subclass by the number; an exception that a file object
 /// has raised stays itself.
-fn of_io(py: Python<'_>, source: std::io::Error, file: String, text: String) -> PyErr {
-    match (source.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>()), source.raw_os_error()) {
-        (Some(raised), _) => raised.clone_ref(py),
-        (None, Some(number)) => PyOSError::new_err((number, strerror(py, number).unwrap_or(text), file)),
-        (None, None) => PyOSError::new_err(text),
+fn of_io(py: Python<'_>, source: io::Error, file: String, text: String) -> PyErr {
+    if let Some(raised) = source.get_ref().and_then(|inner| inner.downcast_ref::<PyErr>()) {
+        return raised.clone_ref(py);
+    }
+    match (source.raw_os_error(), source.kind()) {
+        (Some(number), _) => PyOSError::new_err((number, strerror(py, number).unwrap_or(text), file)),
+        (None, ErrorKind::NotFound) => PyOSError::new_err((ENOENT, source.to_string(), file)),
+        (None, ErrorKind::IsADirectory) => PyOSError::new_err((EISDIR, source.to_string(), file)),
+        (None, _) => PyOSError::new_err(text),
     }
 }
 

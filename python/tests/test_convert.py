@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import json
 import os
@@ -544,3 +545,14 @@ def test_wrong_options_say_which(path: str, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="not UTF-8"):
             blob_io.convert(tmp_path / odd, tmp_path / "a.npz", **options)
     assert not (tmp_path / "a.npz").exists() and not (tmp_path / "r.json").exists()
+
+
+def test_a_target_without_a_place_is_an_error_of_the_system(path: str, tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "out.npz"
+    for write in (lambda: blob_io.convert(path, missing), lambda: blob_io.save_file({"a": b"1"}, missing)):
+        with pytest.raises(FileNotFoundError, match="none is missing") as raised:
+            write()
+        assert raised.value.errno == errno.ENOENT and raised.value.filename == str(missing)
+    with pytest.raises(IsADirectoryError, match="end the name with a /") as raised:
+        blob_io.save_file({"a": b"1"}, tmp_path, format="npz")
+    assert raised.value.errno == errno.EISDIR and raised.value.filename == str(tmp_path)

@@ -294,7 +294,8 @@ impl Output {
 fn is_written_directly(name: &str, path: &Path, if_exists: IfExists) -> Result<bool, Error> {
     match fs::metadata(path) {
         Ok(meta) if meta.is_dir() => {
-            Err(request(name, "is a folder; end the name with a / to write one file an array into it"))
+            let text = "it is a folder; end the name with a / to write one file an array into it";
+            Err(failed(name, "write", io::Error::new(io::ErrorKind::IsADirectory, text)))
         }
         Ok(meta) if meta.is_file() && if_exists == IfExists::Refuse => Err(exists(name, Existing::File)),
         Ok(meta) if disk::is_disk(&meta) && if_exists != IfExists::Replace => Err(exists(name, Existing::Disk)),
@@ -317,7 +318,8 @@ fn request(name: &str, message: &str) -> Error {
 fn sibling_failed(name: &str, target: &Path, action: &str, source: io::Error) -> Error {
     let folder = parent(target);
     if source.kind() == io::ErrorKind::NotFound && !folder.exists() {
-        return request(name, &format!("the folder {} is missing", folder.display()));
+        let text = format!("the folder {} is missing", folder.display());
+        return failed(name, "write", io::Error::new(source.kind(), text));
     }
     failed(name, &format!("{action} beside it"), source)
 }
