@@ -247,7 +247,7 @@ fn refused(error: Error, source: &Checkpoint) -> Failure {
     let is_of_names = matches!(&error, Error::Misfit { remedy: Some(Remedy::Names), .. });
     let has_receipt = source.metadata().iter().any(|(key, _)| key == RECEIPT_KEY);
     let failure = Failure::from(error);
-    if !is_of_names || has_receipt || source.format() != Format::Safetensors {
+    if !is_of_names || has_receipt || !source.format().holds().inherits {
         return failure;
     }
     failure.help(format!(

@@ -9,7 +9,7 @@ use blob_convert::report::slice::View;
 use blob_convert::{Alone, Folders, Selection, Together, Watch, Watched, alone};
 use blob_core::DType;
 use blob_io::layout::{Frame, Layout, file_names};
-use blob_io::{Checkpoint, Complete, Entry, Error, Format, Output};
+use blob_io::{Checkpoint, Complete, Entry, Error, Format, Nets, Output};
 use serde_json::json;
 
 use crate::args::{Extract, ExtractFormat, Writing};
@@ -230,9 +230,9 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
             Some(format) => {
                 let output = args.output.display();
                 let failure = Failure::new(format!("{output}: `blob extract` writes a tensor alone: npy, raw, csv"));
-                Err(failure.help(match format {
+                Err(failure.help(match format.holds().net {
                     // A model is made of the whole net.
-                    Format::Onnx => format!("blob convert FILE --net deploy.prototxt -o {output}"),
+                    Nets::Graph => format!("blob convert FILE --net deploy.prototxt -o {output}"),
                     _ => format!("blob convert FILE --only TENSOR -o {output}"),
                 }))
             }

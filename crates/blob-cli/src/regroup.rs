@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use blob_io::Format;
+use blob_io::{Format, Nets};
 
 use crate::args::is_written;
 use crate::failure::Failure;
@@ -20,7 +20,7 @@ pub(crate) fn format_of(path: &Path, to: Option<Format>) -> Result<Format, Failu
         return Err(failure.help(format!("formats: {}", written_formats().join(", "))));
     }
     // None of these commands has a graph, which an ONNX model needs around its tensors.
-    to.or_else(|| Format::of_path(path).filter(|format| *format != Format::Onnx))
+    to.or_else(|| Format::of_path(path).filter(|format| format.holds().net != Nets::Graph))
         .ok_or_else(|| no_format(path, &written_formats()))
 }
 

@@ -7,7 +7,7 @@ use blob_convert::recipe::Divide;
 use blob_convert::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use blob_convert::transform::{Registry, Split as Divided};
 use blob_convert::{Folders, Plan, Plans, Selection, Silent};
-use blob_io::{Checkpoint, Format};
+use blob_io::{Checkpoint, Format, Nets};
 use serde_json::json;
 
 use crate::args::{Split, is_written};
@@ -163,8 +163,8 @@ impl Destination {
         let to = args.to.unwrap_or(checkpoint.format());
         if !is_written(to) {
             let name = checkpoint.name();
-            let (what, others) = match to {
-                Format::Onnx => ("an ONNX model", "safetensors, npz"),
+            let (what, others) = match to.holds().net {
+                Nets::Graph => ("an ONNX model", "safetensors, npz"),
                 _ => ("a NeoML net", "neoml-array, safetensors, npz"),
             };
             let failure = Failure::new(format!("{name}: {what} is not written anew"));

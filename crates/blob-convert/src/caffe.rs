@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use blob_io::caffe::{Form as BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::layout::{Layout, Splice, TensorSpec};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Format, Kind, Nets, TensorName};
 
 use crate::change::{Change, Effect, listed};
 use crate::fits::{Unfit, check_fits};
@@ -30,10 +30,10 @@ pub(crate) fn message(
     match (checkpoint.format(), to) {
         (from, to) if from == to => {}
         // Solver states in HDF5 and protobuf have the same counters; HDF5 has other attributes, too.
-        (_, Format::SolverState) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
+        (_, to) if to.holds().metadata.is_own(ITER) => metadata.retain(|(key, _)| Form::SolverState.stores(key)),
         _ => metadata.clear(),
     }
-    let label = told_label(checkpoint).filter(|_| to == Format::Datum && !options.anew);
+    let label = told_label(checkpoint).filter(|_| to.holds().metadata.is_own(LABEL) && !options.anew);
     metadata.extend(label.map(|label| (LABEL.to_owned(), label)));
     if lacks_iter(checkpoint, to) {
         metadata.push((ITER.to_owned(), "0".to_owned()));
@@ -65,7 +65,7 @@ pub(crate) fn streamed(
 
 /// The loss where a net is written anew: layers keep names, types and blobs alone, and the links between layers go.
 pub(crate) fn lost_net(checkpoint: &Checkpoint, to: Format) -> Option<Change> {
-    if (checkpoint.format(), to) != (Format::CaffeModel, Format::CaffeModel) || checkpoint.salvaged().is_some() {
+    if to.holds().net != Nets::Read || checkpoint.format() != to || checkpoint.salvaged().is_some() {
         return None;
     }
     let net = checkpoint.net().ok().flatten();
@@ -78,7 +78,7 @@ pub(crate) fn lost_net(checkpoint: &Checkpoint, to: Format) -> Option<Change> {
 /// A notice where layers of a new net get no type, because the source does not say one.
 pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) -> Option<Change> {
     let mut entries = tensors.iter().map(|tensor| &checkpoint.entries()[tensor.entry]);
-    let is_lacking = to == Format::CaffeModel && entries.any(|entry| entry.layer_type().is_none());
+    let is_lacking = to.holds().net == Nets::Read && entries.any(|entry| entry.layer_type().is_none());
     let words = "layers get no type, which tensors alone do not have: Caffe takes the weights by the layers' names";
     is_lacking.then(|| Change::unasked(Effect::Notice(words.to_owned())))
 }
@@ -86,7 +86,7 @@ pub(crate) fn untyped(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) 
 /// The loss where BatchNorms go without their factors: Caffe takes none of these, and other readers take means and
 /// variances for divided ones.
 pub(crate) fn unfactored(checkpoint: &Checkpoint, to: Format, tensors: &[Planned]) -> Option<Change> {
-    if to != Format::CaffeModel {
+    if to.holds().net != Nets::Read {
         return None;
     }
     let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
@@ -105,7 +105,7 @@ pub(crate) fn unfactored(checkpoint: &Checkpoint, to: Format, tensors: &[Planned
 
 /// Whether a solver state would lack the iteration, and so look like a net: Caffe always writes the iteration.
 pub(crate) fn lacks_iter(checkpoint: &Checkpoint, to: Format) -> bool {
-    to == Format::SolverState && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
+    to.holds().metadata.is_own(ITER) && !checkpoint.metadata().iter().any(|(key, _)| key == ITER)
 }
 
 /// The layout of the file `base`, where each tensor replaces the blob of the same name, without `removed_layers`.

@@ -22,7 +22,7 @@ use blob_io::words::listed_problems;
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
     checkpoint.whole()?;
-    let to = if is_folder { Format::Npy } else { options.to };
+    let to = options.to;
     // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
     let from = checkpoint.format();
     let keeps_all = to.holds().nulls && from.holds().nulls && to.is_mxnet() == from.is_mxnet();
@@ -57,7 +57,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         tensors.push(read_entry(index, entry, dtype, options.dense, &mut taken));
     }
     // A tensor without a name is known by the place in the source, so that order stays.
-    if options.to.holds().names != Names::None && !is_folder {
+    if to.holds().names != Names::None {
         let places = receipt_text(checkpoint).map(places).unwrap_or_default();
         tensors
             .sort_by_key(|tensor| places.get(checkpoint.entries()[tensor.entry].name()).copied().unwrap_or(usize::MAX));

@@ -2,7 +2,7 @@
 
 use blob_core::DType;
 use blob_io::words::{joined, listed_problems, quoted};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Remedy, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Kind, Nets, Remedy, TensorName};
 
 use crate::planned::Planned;
 
@@ -95,5 +95,5 @@ pub(crate) fn grouped<'a>(problems: impl Iterator<Item = (&'a str, &'a str)>) ->
 /// Whether the file is a model that blob made of a net.
 pub(crate) fn is_of_net(base: &Checkpoint) -> bool {
     let mut metadata = base.metadata().iter();
-    base.format() == Format::Onnx && metadata.any(|(key, value)| key == "producer_name" && value == "blob")
+    base.format().holds().net == Nets::Graph && metadata.any(|(key, value)| key == "producer_name" && value == "blob")
 }

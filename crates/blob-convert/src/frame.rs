@@ -12,7 +12,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 
 use blob_io::layout::Layout;
-use blob_io::{Checkpoint, Entry, Error, Format, OpenOptions, Source};
+use blob_io::{Checkpoint, Entry, Error, Files, Format, OpenOptions, Source};
 use flate2::read::DeflateDecoder;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -125,9 +125,9 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
     let format = checkpoint.format();
     // A file or folder of our own is left out: its first source is another file. Shards are several files.
     let is_foreign = receipt_text(checkpoint).is_none();
-    let single = format == Format::Npy && checkpoint.entries().len() == 1 && is_foreign;
-    let others = format.holds().receipt && is_foreign && checkpoint.shards().is_empty();
-    if !(format.is_caffe() || format.is_mxnet() || format.is_neoml() || single || others) {
+    let takes_receipts = format.holds().receipt || format.holds().files == Files::Folder;
+    let is_one = checkpoint.shards().is_empty() && (format.holds().many || checkpoint.entries().len() == 1);
+    if takes_receipts && !(is_foreign && is_one) {
         return Ok(Err("files of the source's format are written anew"));
     }
     if arrays(checkpoint) != tensors.len() {

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use blob_io::{Format, IfExists, Names, hdf5};
+use blob_io::hdf5::Form;
+use blob_io::{Format, IfExists, Nets};
+
+use crate::hdf5 as h5;
 
 /// The place of an output.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,14 @@ pub enum Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    /// The format of a file there; `to` is the one that is asked for.
+    pub(crate) fn format(&self, to: Format) -> Format {
+        match self {
+            Self::Folder { .. } => Format::Npy,
+            Self::File { .. } | Self::Stdout => to,
+        }
+    }
+
     /// For a file: the path, and whether an existing file is refused or replaced.
     pub(crate) fn file(&self) -> Option<(&'a Path, IfExists)> {
         match *self {
@@ -47,7 +58,5 @@ impl<'a> Place<'a> {
 
 /// Whether a file of a format is a Caffe net, in which each layer contains its tensors.
 pub(crate) fn has_layers(to: Format, path: Option<&Path>) -> bool {
-    let holds = to.holds();
-    holds.from_tensors && holds.names == Names::Layers
-        || to == Format::Hdf5 && path.and_then(hdf5::Form::of_name) == Some(hdf5::Form::Weights)
+    to.holds().net == Nets::Read || h5::form(to, path) == Some(Form::Weights)
 }

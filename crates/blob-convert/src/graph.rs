@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use blob_graph::Reason;
 use blob_io::net::{Net, Phase, Role};
 use blob_io::words::{first_of, quoted};
-use blob_io::{Checkpoint, Entry, Error, Format, Remedy};
+use blob_io::{Checkpoint, Entry, Error, Nets, Remedy};
 
 use crate::net_file::NetFile;
 use crate::onnx::Onnx;
@@ -36,17 +36,9 @@ pub(crate) fn of_net(checkpoint: &Checkpoint, net: Option<&Topology>, settings: 
     }
     let format = checkpoint.format();
     let message = match net {
-        None if format == Format::Onnx => {
-            return Err(refuse(
-                checkpoint,
-                "is an ONNX model, of which the tensors alone are read, not the graph".to_owned(),
-            ));
-        }
-        None if format.is_neoml() => {
-            return Err(refuse(
-                checkpoint,
-                "is of NeoML, of whose nets the tensors alone are read, not the graph".to_owned(),
-            ));
+        None if format.holds().net == Nets::Graph || format.is_neoml() => {
+            let it = if format.is_neoml() { "of NeoML, of whose nets" } else { "an ONNX model, of which" };
+            return Err(refuse(checkpoint, format!("is {it} the tensors alone are read, not the graph")));
         }
         None => "nothing says how its tensors are connected, and a graph needs that",
         Some(net) if !net.is_wired() => "its net names layers alone, and not the values that each reads",

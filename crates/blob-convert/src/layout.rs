@@ -12,12 +12,13 @@ use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::onnx::Model;
-use blob_io::{Checkpoint, Entry, Error, Format, Refill, Sparse, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Files, Format, Nets, Refill, Sparse, TensorName};
 
 use crate::caffe;
 use crate::change::{Change, Effect};
 use crate::dimensions;
 use crate::fits::{Unfit, check_fits};
+use crate::hdf5 as h5;
 use crate::options::{Options, refuse};
 use crate::planned::Planned;
 use crate::state::State;
@@ -64,10 +65,10 @@ pub(crate) fn of(
 
 /// Refuses a new ONNX model without a graph: tensors have none, and the graph of another model is not changed.
 fn check_graph(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error> {
-    if options.to != Format::Onnx || options.model.is_some() {
+    if options.to.holds().net != Nets::Graph || options.model.is_some() {
         return Ok(());
     }
-    let message = if checkpoint.format() == Format::Onnx {
+    let message = if checkpoint.format() == options.to {
         "cannot be written as another ONNX model: blob does not change graphs"
     } else {
         "cannot be converted to an ONNX model: blob has no graph to write around its tensors"
@@ -77,7 +78,7 @@ fn check_graph(checkpoint: &Checkpoint, options: &Options) -> Result<(), Error> 
 
 /// Refuses an npy file for any number of tensors but one; npz or a folder take several.
 fn check_count(checkpoint: &Checkpoint, to: Format, count: usize) -> Result<(), Error> {
-    if to != Format::Npy || count == 1 {
+    if to.holds().files != Files::Folder || count == 1 {
         return Ok(());
     }
     let message = format!(
@@ -111,16 +112,13 @@ struct New<'a> {
 
 impl Details for New<'_> {
     fn metadata(&self) -> Result<Cow<'_, [(String, String)]>, Error> {
-        if self.options.to != Format::Hdf5 {
-            return Ok(Cow::Borrowed(self.metadata));
-        }
-        let form = self.hdf5_form();
+        let Some(form) = h5::form(self.options.to, self.path) else { return Ok(Cow::Borrowed(self.metadata)) };
         let counters = self.checkpoint.metadata().iter().filter(|(key, _)| form.stores(key));
         Ok(self.metadata.iter().chain(counters).cloned().collect())
     }
 
     fn hdf5_form(&self) -> Form {
-        self.path.and_then(Form::of_name).unwrap_or(Form::Datasets)
+        h5::form(self.options.to, self.path).unwrap_or(Form::Datasets)
     }
 
     fn message(&self, specs: &[TensorSpec]) -> Result<(Message, blob_io::caffe::Form), Error> {
@@ -308,19 +306,21 @@ fn archive(
     {
         return Ok(found);
     }
-    match (to, specs.len()) {
-        (Format::NeomlArray, tensors) => {
+    match specs.len() {
+        _ if !to.holds().from_tensors => {
+            Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned()))
+        }
+        tensors if to.holds().many => {
             Ok(Archive::array(tensors).replacing(&places(specs.iter().map(|spec| &*spec.name))))
         }
-        (Format::NeomlBlob, 1) => Ok(Archive::blob()),
-        (Format::NeomlBlob, tensors) => Err(refuse(
+        1 => Ok(Archive::blob()),
+        tensors => Err(refuse(
             checkpoint,
             format!(
                 "holds {tensors} tensors, and a NeoML blob is one; extract one of them, or convert to neoml-array, \
                  or to neoml-net what came from a net (--to neoml-net)"
             ),
         )),
-        _ => Err(refuse(checkpoint, "cannot be converted to a NeoML net: its layers are not known".to_owned())),
     }
 }
 

@@ -14,7 +14,7 @@ use blob_graph::{Make, Need, Prepared, Target, to_onnx};
 use blob_io::net::Phase;
 use blob_io::onnx::{Attribute, Initializer, Model, Node};
 use blob_io::words::{joined, quoted};
-use blob_io::{Checkpoint, Error, Format, work};
+use blob_io::{Checkpoint, Error, Format, Nets, work};
 
 use crate::graph;
 use crate::onnx::{Onnx as Settings, Ssd};
@@ -36,7 +36,8 @@ const FLOAT: i64 = 1;
 
 /// Whether an output is a new model, made of a net.
 pub(crate) fn is_made(checkpoint: &Checkpoint, to: Format, is_into: bool) -> bool {
-    to == Format::Onnx && !is_into && checkpoint.format() != Format::Onnx
+    let is_graph = |format: Format| format.holds().net == Nets::Graph;
+    is_graph(to) && !is_into && !is_graph(checkpoint.format())
 }
 
 /// Refuses a step that has no meaning for a model.

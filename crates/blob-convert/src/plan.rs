@@ -241,8 +241,8 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Place<'_
     source::check(&[checkpoint], target)?;
     let wanted = if is_folder { Wanted::Any } else { wanted(options.to, target.file().map(|(path, _)| path)) };
     let (mut options, said) = to_do(checkpoint, options, wanted)?;
-    let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
-    options.anew |= is_hdf5 && h5::is_of_other_form(checkpoint, target.file().map(|(path, _)| path));
+    options.to = target.format(options.to);
+    options.anew |= h5::is_of_other_form(checkpoint, options.to, target.file().map(|(path, _)| path));
     let options = &options;
     // A copy needs no array to be read.
     let skip_unsupported = options.skip_unsupported || is_copy(checkpoint, options, is_folder);
@@ -316,8 +316,8 @@ pub(crate) fn planned_for<'a>(
         left_out.clear();
     }
     let is_folder = matches!(target, Place::Folder { .. });
-    let to = if is_folder { Format::Npy } else { options.to };
-    let mut options = Options { to, followed: net, told_by, ..options.clone() };
+    let to = options.to;
+    let mut options = Options { followed: net, told_by, ..options.clone() };
     let has_receipt = is_folder || base.gets_receipt(to, &options);
     let storage = Storage { to, is_folder, has_receipt };
     let files = storage.encode(&mut tensors);

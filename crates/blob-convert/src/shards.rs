@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use blob_io::layout::{Frame, Layout, TensorSpec};
-use blob_io::{Checkpoint, Complete, Error, Format, IfExists, Output};
+use blob_io::{Checkpoint, Complete, Error, Files, IfExists, Output};
 use serde_json::{Value, json};
 
 use crate::change::{Change, Effect};
@@ -66,14 +66,14 @@ pub(crate) fn planned(
     match (options.shard_size, target) {
         (None, file) => {
             let index = file.map(|(path, _)| named(path, ".index.json"));
-            let old = index.filter(|index| options.to == Format::Safetensors && index.exists());
+            let old = index.filter(|index| options.to.holds().files == Files::Shards && index.exists());
             changes.extend(old.map(|index| {
                 let index = index.display();
                 remark(format!("{index} stays beside the new file: it is the index of other files"))
             }));
             Ok(None)
         }
-        (Some(_), _) if options.to != Format::Safetensors => {
+        (Some(_), _) if options.to.holds().files != Files::Shards => {
             let format = options.to.name();
             Err(refuse(checkpoint, format!("cannot be written as shards of {format}: they are of safetensors")))
         }

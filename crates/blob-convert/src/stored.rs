@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use blob_core::DType;
 use blob_io::layout::{file_names, member_names};
-use blob_io::{Bf16, Checkpoint, Entry, Format, Keys, Kind, Names, TensorName, Warning, work};
+use blob_io::{Bf16, Checkpoint, Entry, Files, Format, Keys, Kind, Names, TensorName, Warning, work};
 use serde::Deserialize;
 
 use crate::change::{Change, Effect};
@@ -39,9 +39,9 @@ impl Storage {
     /// Notes the tensors whose names a folder or an archive cannot hold unchanged. Returns the files of a folder.
     pub(crate) fn encode(self, tensors: &mut [Planned]) -> Vec<String> {
         let names: Vec<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
-        let stored = match self.to {
-            _ if self.is_folder => file_names(&names),
-            Format::Npz => member_names(&names),
+        let stored = match self.to.holds().files {
+            Files::Folder if self.is_folder => file_names(&names),
+            Files::Members => member_names(&names),
             _ => Vec::new(),
         };
         for (tensor, stored) in tensors.iter_mut().zip(&stored) {
@@ -138,7 +138,7 @@ impl Storage {
     /// The metadata of a new file, besides the receipt. safetensors keeps the metadata of a safetensors source. Beside
     /// a receipt stands `format: pt`, without which transformers and accelerate refuse a file that has metadata.
     pub(crate) fn metadata(self, source: &Checkpoint, has_receipt: bool) -> Vec<(String, String)> {
-        if self.to != Format::Safetensors || self.is_folder {
+        if !self.to.holds().inherits {
             return Vec::new();
         }
         let is_kept = source.format() == self.to;
@@ -159,7 +159,7 @@ impl Storage {
     pub(crate) fn remarks(self, source: &Checkpoint, options: &Options) -> Vec<Change> {
         work::visit(0, source.entries().len() as u64);
         let mut effects: Vec<Effect> = self.of_solver(source).into_iter().collect();
-        if let Some(label) = told_label(source).filter(|_| self.to == Format::Datum && options.anew) {
+        if let Some(label) = told_label(source).filter(|_| self.to.holds().metadata.is_own(LABEL) && options.anew) {
             let words = format!("the datum is written without the label {label} of the source's receipt");
             effects.push(Effect::Dropped(words.into()));
         }
@@ -190,7 +190,7 @@ impl Storage {
         let mut keys: Vec<String> = own.chain(told_metadata(source).into_iter().filter(|_| is_anew)).collect();
         keys.retain(|key| {
             let is_written = written.iter().any(|(known, _)| known == key);
-            !(is_written || self.to.is_caffe() && self.to.holds().metadata.contains(key))
+            !is_written && !self.to.holds().metadata.is_own(key)
         });
         keys.sort_unstable();
         keys.dedup();
@@ -247,7 +247,7 @@ fn described(file: &Checkpoint) -> Option<Described> {
 
 /// The label that the receipt of a file of another format says the source had, a Datum of Caffe's.
 pub(crate) fn told_label(file: &Checkpoint) -> Option<String> {
-    let label = described(file).filter(|_| file.format() != Format::Datum)?.metadata.remove(LABEL)?;
+    let label = described(file).filter(|_| !file.format().holds().metadata.is_own(LABEL))?.metadata.remove(LABEL)?;
     // A receipt may say anything.
     label.parse::<i32>().is_ok().then_some(label)
 }
@@ -264,7 +264,7 @@ fn told_metadata(file: &Checkpoint) -> Vec<String> {
 }
 
 fn is_of_solver(format: Format) -> bool {
-    format.is_caffe() && format.holds().metadata.contains(LEARNED_NET)
+    format.holds().metadata.is_own(LEARNED_NET)
 }
 
 /// The metadata of a file's own: neither a receipt nor what the reader or the format says of every such file.

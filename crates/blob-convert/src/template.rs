@@ -7,12 +7,13 @@ use std::collections::HashSet;
 
 use blob_io::layout::Layout;
 use blob_io::net::{Layer, LayerKind};
-use blob_io::{Checkpoint, Entry, Error, Format, Remedy};
+use blob_io::{Checkpoint, Entry, Error, Files, Format, Nets, Remedy};
 
 use crate::caffe;
 use crate::change::{Change, Effect, listed};
 use crate::fits::{Unfit, check_fits};
 use crate::frame;
+use crate::hdf5 as h5;
 use crate::history::{lineage_of, receipt_text};
 use crate::options::{Options, refuse};
 use crate::pipeline::Chained;
@@ -87,8 +88,7 @@ impl<'a> Template<'a> {
             let note = "iter is written as 0: the source does not say how far the solver was";
             changes.push(Change::unasked(Effect::Remark(note.to_owned())));
         }
-        let is_hdf5 = (checkpoint.format(), options.to) == (Format::Hdf5, Format::Hdf5);
-        let is_anew = is_hdf5 && matches!(base, Self::None) && !is_folder;
+        let is_anew = h5::is_hdf5_again(checkpoint, options.to) && matches!(base, Self::None);
         // A file that we wrote holds only tensors and a receipt.
         if is_anew && !options.anew && changes.is_empty() && receipt_text(checkpoint).is_none() {
             let words = "the hdf5 is written anew: attributes, links, chunks and compression of the source are lost";
@@ -175,7 +175,7 @@ pub(crate) fn is_copy(checkpoint: &Checkpoint, options: &Options, is_folder: boo
     let is_plain = !checkpoint.is_packed() && checkpoint.shards().is_empty() && checkpoint.salvaged().is_none();
     let has_no_options = options.keeps_frame() && !options.sha256 && !is_folder;
     // A folder is opened as npy too, and has a receipt.
-    let is_npy = options.to == Format::Npy && receipt_text(checkpoint).is_none();
+    let is_npy = options.to.holds().files == Files::Folder && receipt_text(checkpoint).is_none();
     let is_anew = options.to.holds().receipt || is_npy;
     // A file that the format's own reader refuses is not copied: the readable arrays go into a new file.
     is_anew && options.to == checkpoint.format() && has_no_options && is_plain && checkpoint.faults().is_empty()
@@ -211,7 +211,7 @@ pub(crate) fn check_bare(base: &Checkpoint) -> Result<(), Error> {
     if receipt_text(base).is_none() {
         return Ok(());
     }
-    let remedy = if base.format() == Format::Onnx { Remedy::BareModel } else { Remedy::NewFile };
+    let remedy = if base.format().holds().net == Nets::Graph { Remedy::BareModel } else { Remedy::NewFile };
     Err(Error::misfit(base.name(), "has a receipt, which would say of other values that they were written", remedy))
 }
 
@@ -223,8 +223,11 @@ pub(crate) fn in_place(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut
         let message = format!("has values in {}, and values are replaced in one file only", listed(base.shards()));
         return Err(refuse(base, message));
     }
-    let is_hdf5 = base.format() == Format::Hdf5;
-    let scattered = if is_hdf5 { "is in chunks, compact or big-endian there" } else { "is not one run of bytes there" };
+    let scattered = if base.hdf5_form().is_some() {
+        "is in chunks, compact or big-endian there"
+    } else {
+        "is not one run of bytes there"
+    };
     check_fits(checkpoint, base, tensors, |tensor, entry| {
         Ok(match entry.dtype() {
             _ if *entry.shape() != tensor.spec.shape => Some(Unfit::of_shape(tensor, entry)),

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::checkpoint::Checkpoint;
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::Nets;
 use crate::onnx::{fields, without};
 use crate::wire::cursor::Cursor;
 use crate::work;
@@ -29,7 +29,7 @@ impl Around {
     /// # Errors
     /// [`Error::Request`] for another file than a model; the fault of a model that is cut off.
     pub fn of(file: &Checkpoint, key: &str) -> Result<Self, Error> {
-        if file.format() != Format::Onnx {
+        if file.format().holds().net != Nets::Graph {
             let message = "is no ONNX model".to_owned();
             return Err(Error::Request { file: file.name().to_owned(), message });
         }

@@ -26,7 +26,7 @@ use blob_core::AnyBlob;
 
 use crate::entry::{Entry, Kind, subject};
 use crate::error::{Error, Fault};
-use crate::format::Format;
+use crate::format::{Format, Nets};
 use crate::limits::Limits;
 use crate::mxnet::{self, record::NoAxes};
 use crate::net::Net;
@@ -194,17 +194,15 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn mxnet_list(&self) -> Result<Option<mxnet::List>, Error> {
-        let is_bare = match self.format {
-            Format::MxnetList => false,
-            Format::MxnetRecord => true,
-            _ => return Ok(None),
-        };
+        if !self.format.is_mxnet() {
+            return Ok(None);
+        }
         let no_axes = if self.entries.iter().any(|entry| entry.flags.has(Flag::RecoveredScalar)) {
             NoAxes::Scalar
         } else {
             NoAxes::None
         };
-        let list = mxnet::List::read(&self.input, self.positions as u64, is_bare, no_axes);
+        let list = mxnet::List::read(&self.input, self.positions as u64, !self.format.holds().many, no_axes);
         list.map(Some).map_err(|e| e.into_error(&self.name))
     }
 
@@ -223,7 +221,7 @@ impl Checkpoint {
     /// # Errors
     /// As [`Checkpoint::open`].
     pub fn neoml_layers(&self) -> Result<Vec<neoml::Layer>, Error> {
-        if self.format != Format::NeomlNet {
+        if self.format.holds().net != Nets::Layers {
             return Ok(Vec::new());
         }
         let layers = neoml::net::links(&mut Cursor::new(&self.input), &self.limits);
@@ -237,7 +235,7 @@ impl Checkpoint {
     /// As [`Checkpoint::open`]; a net of more than 65,536 layers, or with more settings than [`Limits::max_alloc`] or
     /// 32 MiB of text.
     pub fn net(&self) -> Result<Option<Net>, Error> {
-        if self.format != Format::CaffeModel || self.broken.is_some() {
+        if self.format.holds().net != Nets::Read || self.broken.is_some() {
             return Ok(None);
         }
         let net = caffe::net::read(&mut Cursor::new(&self.input), &self.entries, &self.limits);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-pub use holds::{Bf16, Holds, Keys, Names, Refill};
+pub use holds::{Bf16, Files, Holds, Keys, Names, Nets, Refill};
 
 macro_rules! formats {
     ($($(#[$doc:meta])* $format:ident: $name:literal, $title:literal, $extensions:expr, $holds:ident;)*) => {
@@ -106,11 +106,6 @@ impl Format {
     #[must_use]
     pub fn is_neoml(self) -> bool {
         matches!(self, Self::NeomlBlob | Self::NeomlArray | Self::NeomlNet)
-    }
-
-    /// Whether a zip of npy files is read as the format: the whole as an npz, or its files as npy.
-    pub(crate) fn is_in_npz(self) -> bool {
-        matches!(self, Self::Npz | Self::Npy)
     }
 
     /// Whether files of the format usually have this extension, in any case.

@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::codec::{self, Plan};
 use crate::entry::Entry;
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::{Files, Format};
 use crate::interleaved::Interleaved;
 use crate::npz;
 use crate::parts::Placed;
@@ -107,8 +107,8 @@ impl Layout {
         let mut places: Vec<Range<u64>> = entries.iter().enumerate().map(place).collect();
         one_name_each(base, entries, &places)?;
         let offsets = places.iter().map(|place| place.start).collect();
-        let sums = match base.format() {
-            Format::Npz => npz::sums::of(base.source(), entries).map_err(|stop| stop.into_error(base.name()))?,
+        let sums = match base.format().holds().files {
+            Files::Members => npz::sums::of(base.source(), entries).map_err(|stop| stop.into_error(base.name()))?,
             _ => Vec::new(),
         };
         places.extend(sums.iter().flatten().flat_map(|sum| sum.fields.iter().map(|at| *at..at + 4)));

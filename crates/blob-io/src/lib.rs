@@ -55,7 +55,7 @@ mod write;
 pub use checkpoint::{Checkpoint, OpenOptions, Reader, StoredTensor};
 pub use entry::{Entry, Kind, Segment, Sparse, SparseKind};
 pub use error::{Error, Existing, Fault, Reason, Remedy};
-pub use format::{Bf16, Format, Holds, Keys, Names, Refill, UnknownFormat};
+pub use format::{Bf16, Files, Format, Holds, Keys, Names, Nets, Refill, UnknownFormat};
 pub use limits::{Limit, Limits};
 pub use number::Number;
 pub use output::{Complete, IfExists, Output};

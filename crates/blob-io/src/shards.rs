@@ -6,13 +6,12 @@
 mod index;
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::Path;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
 use crate::error::{Error, Fault, FaultKind, ReadError};
 use crate::folder::Folder;
-use crate::format::Format;
+use crate::format::{Files, Format};
 use crate::limits::Limits;
 use crate::metadata::{LEFT_OUT, MetadataSize};
 use crate::names::{NameTable, faulty};
@@ -39,10 +38,11 @@ pub(crate) struct Indices {
 }
 
 /// Looks for indices of shards in a folder.
-pub(crate) fn find(folder: &Path) -> io::Result<Indices> {
+pub(crate) fn find(folder: &Path) -> Result<Indices, Error> {
+    let failed = |source| Error::Io { file: folder.display().to_string(), action: "list it".to_owned(), source };
     let mut found = Indices::default();
-    for file in folder.read_dir()? {
-        let file = file?;
+    for file in folder.read_dir().map_err(failed)? {
+        let file = file.map_err(failed)?;
         if !file.path().is_file() {
             continue;
         }
@@ -127,7 +127,7 @@ fn shard(
     let mut listed = NameTable::new(table.limits());
     let read = sniff::read(&input, &file, None, &mut listed);
     let format = read.map_err(|stop| Failed::Shard(stop.into_error(&path)))?.format;
-    if format != Format::Safetensors {
+    if format.holds().files != Files::Shards {
         let message = format!("is {}, not a shard of safetensors", format.title());
         return Err(Failed::Shard(Error::Request { file: path, message }));
     }

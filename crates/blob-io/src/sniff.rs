@@ -10,7 +10,7 @@ use crate::caffe;
 use crate::caffe::read::Misread;
 use crate::codec::{self, Found};
 use crate::error::{ReadError, Reason};
-use crate::format::Format;
+use crate::format::{Files, Format};
 use crate::names::NameTable;
 use crate::neoml;
 use crate::onnx;
@@ -85,7 +85,7 @@ fn misnamed(source: &Input, name: &str, named: Format) -> Option<ReadError> {
         Some(found) if found == named || found.is_caffe() && named.is_caffe() => None,
         Some(found) => Some(other(found, named)),
         // A zip that is cut or damaged still begins with a mark.
-        None if named == Format::Npz || foreign::is_text(&first.bytes) => {
+        None if named.holds().files == Files::Members || foreign::is_text(&first.bytes) => {
             messages::message(&first.bytes).or_else(|| Some(foreign::unknown(&first.bytes)))
         }
         None => messages::message(&first.bytes),

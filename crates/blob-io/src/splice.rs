@@ -17,7 +17,7 @@ use crate::caffe::tree::{self, Layer, StoredBlob};
 use crate::checkpoint::Checkpoint;
 use crate::entry::{Entry, Kind};
 use crate::error::Error;
-use crate::format::Format;
+use crate::format::{Format, Nets};
 use crate::limits::LONGEST_NAME;
 use crate::names::name_from_bytes;
 use crate::spec::NAMED;
@@ -271,7 +271,7 @@ impl<'a> Splice<'a> {
     }
 
     fn has_layers(&self) -> bool {
-        self.base.format() == Format::CaffeModel
+        self.base.format().holds().net == Nets::Read
     }
 
     fn entry(&self, name: &str) -> Result<&'a Entry, Error> {

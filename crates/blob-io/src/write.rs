@@ -12,7 +12,7 @@ use crate::caffe::{Form, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
 use crate::expected::Wanted;
-use crate::format::{Format, Keys};
+use crate::format::{Files, Format, Keys};
 use crate::hdf5;
 use crate::layout::{Details, Layout};
 use crate::limits::Limits;
@@ -182,7 +182,7 @@ impl<'a> Writer<'a> {
             };
             return refuse(format!("{file} has no place for metadata"));
         }
-        if format == Format::Npy && specs.len() != 1 {
+        if format.holds().files == Files::Folder && specs.len() != 1 {
             return refuse(format!("an npy file holds one array, not {}; npz holds many", specs.len()));
         }
         Layout::of(format, specs, &Described { writer: self, path })

@@ -45,9 +45,28 @@ pub(super) fn lines(tree: &Tree) -> Vec<String> {
     table
 }
 
+const BY_FORMAT: &str = "a decision by format, not by the format's row";
+
+/// The files that tell formats apart, read, write and restore each, or say which programs it was tested with.
+const OF_ONE_FORMAT: &[&str] = &[
+    "crates/blob-io/src/format",
+    "crates/blob-io/src/codec",
+    "crates/blob-io/src/sniff",
+    "crates/blob-io/src/caffe",
+    "crates/blob-io/src/neoml",
+    "crates/blob-io/src/splice",
+    "crates/blob-io/src/checkpoint/bare",
+    "crates/blob-convert/src/hdf5",
+    "crates/blob-cli/src/formats",
+];
+
 /// Decisions that have one place, each with the code that shows another one, and the files that are the place.
 const BARS: &[(&str, &[&str], &[&str])] = &[
-    ("a decision by format, not by the format's row", &["matches!(", "Format::"], &["crates/blob-io/src/format"]),
+    (BY_FORMAT, &["matches!(", "Format::"], &["crates/blob-io/src/format"]),
+    (BY_FORMAT, &["== Format::"], OF_ONE_FORMAT),
+    (BY_FORMAT, &["!= Format::"], OF_ONE_FORMAT),
+    (BY_FORMAT, &["== Some(Format::"], OF_ONE_FORMAT),
+    (BY_FORMAT, &["Format::", "=>"], OF_ONE_FORMAT),
     ("a tensor's name is taken apart", &["rsplit_once('/')"], &["crates/blob-io/src/tensor_name"]),
     ("a tensor's name is taken apart", &["strip_suffix(", ".diff"], &["crates/blob-io/src/tensor_name"]),
     ("a `match` on a bool", &["true =>"], &[]),
@@ -65,8 +84,7 @@ pub(super) fn bars(tree: &Tree) -> Vec<String> {
         for source in sources.filter(|source| !source.is_test() && !source.is_one_of(places)) {
             let texts: Vec<&str> = source.text.lines().map(str::trim_start).collect();
             let lines = source.main_flow().map(|(number, _)| (number, texts[number - 1]));
-            let other =
-                lines.filter(|(_, text)| !text.starts_with("//") && words.iter().all(|word| text.contains(word)));
+            let other = lines.filter(|(_, text)| !text.starts_with("//") && says(text, words));
             found.extend(other.map(|(number, _)| format!("{}:{number}: {bar}", source.path)));
         }
     }
@@ -92,6 +110,23 @@ fn changes(source: &Source) -> Vec<usize> {
         is_own || line.contains("&mut State") || FIELDS.iter().any(|field| line.contains(field))
     });
     lines.map(|(number, _)| number).collect()
+}
+
+/// Whether a line has these words in this order; a word is no end of a longer name,
+/// and no path of a function.
+fn says(line: &str, words: &[&str]) -> bool {
+    let mut rest = line;
+    words.iter().all(|word| {
+        let after = rest.match_indices(word).find(|(at, word)| {
+            let is_longer = rest[..*at].ends_with(char::is_alphanumeric) && word.starts_with(char::is_alphanumeric);
+            let is_call = word.ends_with("::") && rest[at + word.len()..].starts_with(char::is_lowercase);
+            !is_longer && !is_call
+        });
+        after.is_some_and(|(at, word)| {
+            rest = &rest[at + word.len()..];
+            true
+        })
+    })
 }
 
 /// The crates that have code, by name, with the files of each.
@@ -138,6 +173,25 @@ mod tests {
             assert_eq!(found(&format!("crates/synced-mem/src/{path}")), 0, "{path}");
         }
         assert_eq!(found("crates/blob-io/src/npy.rs"), 0);
+    }
+
+    #[test]
+    fn a_decision_by_format_is_found_in_each_form() {
+        for (line, count) in [
+            ("if to == Format::Npy {}", 1),
+            ("if to != Format::Npy {}", 1),
+            ("if to == Some(Format::Npy) {}", 1),
+            ("(Format::Npy, _) => {}", 1),
+            ("Format::Npy | Format::Npz => {}", 1),
+            ("ExtractFormat::Npy => {}", 0),
+            ("Place::Folder => Format::Npy,", 0),
+            ("let to = Format::Npy;", 0),
+            ("Ok(_) if Format::of_path(path).is_some() => {}", 0),
+        ] {
+            let at = |path: &str| Tree::from_texts([(path.to_owned(), format!("fn f() {{\n    {line}\n}}\n"))]);
+            assert_eq!(bars(&at("crates/blob-convert/src/plan.rs")).len(), count + 1, "{line}");
+            assert_eq!(bars(&at("crates/blob-io/src/caffe/read.rs")).len(), 1, "{line}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use blob_convert::Recipe;
 use blob_convert::recipe::{NetFile, Source};
 use blob_convert::report::json;
 use blob_io::words::listed;
-use blob_io::{Error, Format};
+use blob_io::{Error, Format, Nets};
 use globset::GlobBuilder;
 
 use crate::args::Batch;
@@ -37,10 +37,10 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
     if sources.is_empty() {
         return Err(Failure::no(format!("no file of tensors matches {glob:?}")));
     }
-    let (mut lines, mut nets) = (Vec::new(), Nets::default());
+    let (mut lines, mut nets) = (Vec::new(), NetsBeside::default());
     for (source, output) in sources.iter().zip(outputs(&sources, &root, folder, to)) {
         let mut recipe = recipe.clone();
-        if to == Format::Onnx && recipe.net.is_none() {
+        if to.holds().net == Nets::Graph && recipe.net.is_none() {
             recipe.net = nets.of(source);
         }
         let mut read = Source::new(text_of(source)?);
@@ -66,12 +66,12 @@ pub(super) fn run(args: &Batch, mut recipe: Recipe, context: &Context) -> Result
 
 /// The descriptions of nets beside the sources, for models that are made of nets.
 #[derive(Default)]
-struct Nets {
+struct NetsBeside {
     /// Why jobs have no net, a line for each.
     unsaid: Vec<String>,
 }
 
-impl Nets {
+impl NetsBeside {
     /// The prototxt beside a source: `NAME.prototxt`, `NAME_deploy.prototxt` or `deploy.prototxt`; else the only one.
     /// MXNet's symbol is found when the job is done.
     fn of(&mut self, source: &Path) -> Option<NetFile> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use blob_convert::verify;
 use blob_core::DType;
 use blob_io::layout::{FOLDER_LIST, file_names};
-use blob_io::{Checkpoint, Error, Format, Reason};
+use blob_io::{Checkpoint, Error, Files, Reason};
 
 use super::report::{Line, Report};
 use crate::args::Verify;
@@ -50,7 +50,7 @@ pub(super) fn finite(
 
 /// The folder of a conversion that an npy file is one file of.
 fn folder_of(checkpoint: &Checkpoint) -> Option<&Path> {
-    let path = checkpoint.path().filter(|_| checkpoint.format() == Format::Npy)?;
+    let path = checkpoint.path().filter(|_| checkpoint.format().holds().files == Files::Folder)?;
     let folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     folders.take(DEEPEST).find(|folder| folder.join(FOLDER_LIST).is_file())
 }

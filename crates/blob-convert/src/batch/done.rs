@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Entry, Error, FileSource, Format, IfExists, OpenOptions, Reason, Source};
+use blob_io::{Checkpoint, Entry, Error, FileSource, Files, Format, IfExists, OpenOptions, Reason, Source};
 use serde::{Deserialize, Serialize};
 
 use super::jobs::new_symbol;
@@ -325,7 +325,7 @@ impl Job {
         let path = self.source();
         let is_index = path.to_string_lossy().ends_with(".index.json");
         // The values of an ONNX model may lie in other files, which are a part of what is read.
-        let is_alone = !is_index && Format::of_path(path) != Some(Format::Onnx);
+        let is_alone = !is_index && Format::of_path(path).is_none_or(|format| format.holds().files != Files::Beside);
         if path.is_file() && is_alone {
             return hash_of_file(path, watch);
         }

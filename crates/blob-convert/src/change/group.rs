@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use blob_core::DType;
-use blob_io::{Error, Format, grouped};
+use blob_io::{Error, grouped};
 
 use super::{Change, Effect};
 use blob_io::words::{self, NAMED_PROBLEMS, and_more, quoted};
@@ -199,12 +199,12 @@ impl fmt::Display for Group {
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
             }
             Effect::TakenOtherwise { words } => write!(f, "{words}: {count}: {named}"),
-            Effect::MetadataDropped { format: Format::Safetensors, .. } => self.change.fmt(f),
-            Effect::MetadataDropped { format, keys } => {
+            Effect::MetadataDropped { format, keys } if !format.holds().inherits => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }
             Effect::Unlisted(warning) if !self.tensors.is_empty() => write!(f, "{named}: {warning}"),
             Effect::NamesStay { .. }
+            | Effect::MetadataDropped { .. }
             | Effect::Unlisted(_)
             | Effect::Dropped(_)
             | Effect::WayBack { .. }

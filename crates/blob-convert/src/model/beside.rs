@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blob_io::onnx::{Initializer, Model};
 use blob_io::words::quoted;
-use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions, Output, Remedy};
+use blob_io::{Checkpoint, Error, Files, IfExists, OpenOptions, Output, Remedy};
 
 use crate::change::{Change, Effect};
 use crate::goal::Place;
@@ -84,8 +84,8 @@ pub(crate) fn unnamed(
     target: &Place<'_>,
 ) -> (Vec<PathBuf>, Option<Change>) {
     let Place::File { path, if_exists: IfExists::Replace } = *target else { return (Vec::new(), None) };
-    let named = path.file_name().filter(|_| options.to == Format::Onnx && path.is_file());
-    let replaced = named.and_then(|_| OpenOptions::new().from(Format::Onnx).open(path).ok());
+    let named = path.file_name().filter(|_| options.to.holds().files == Files::Beside && path.is_file());
+    let replaced = named.and_then(|_| OpenOptions::new().from(options.to).open(path).ok());
     let (Some(name), Some(replaced)) = (named, replaced) else { return (Vec::new(), None) };
     let (own, model) = (values_name(name), options.model.as_ref());
     let values = model.and_then(|model| model.outside.as_deref());

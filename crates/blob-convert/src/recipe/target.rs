@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use blob_io::caffe::Form;
 use blob_io::mxnet::Version;
-use blob_io::{Checkpoint, Error, Format, IfExists, Remedy};
+use blob_io::{Checkpoint, Error, Files, Format, IfExists, Remedy};
 use serde::{Deserialize, Serialize};
 
 use super::outputs::Divide;
@@ -94,7 +94,7 @@ impl Target {
     pub fn values_path(&self) -> Option<PathBuf> {
         let path = self.path.as_deref().filter(|path| *path != Path::new("-"))?;
         let format = self.format.or_else(|| Format::of_path(path));
-        let name = path.file_name().filter(|_| format == Some(Format::Onnx))?;
+        let name = path.file_name().filter(|_| format.is_some_and(|format| format.holds().files == Files::Beside))?;
         Some(path.with_file_name(values_name(name)))
     }
 
@@ -127,8 +127,8 @@ impl Target {
         if !path.to_string_lossy().ends_with(std::path::is_separator) && !path.is_dir() {
             return Ok(goal::Place::File { path, if_exists });
         }
-        match self.format {
-            None | Some(Format::Npy) => Ok(goal::Place::Folder { path, if_exists }),
+        match self.format.filter(|format| format.holds().files != Files::Folder) {
+            None => Ok(goal::Place::Folder { path, if_exists }),
             Some(other) => {
                 let message = format!("{} is a folder, and holds npy files, not {}", path.display(), other.name());
                 Err(Error::Request { file: String::new(), message })
@@ -161,8 +161,9 @@ impl Target {
         if self.format.is_some() {
             return self.format;
         }
-        let path = match self.place().ok()? {
-            goal::Place::Folder { .. } => return Some(Format::Npy),
+        let place = self.place().ok()?;
+        let path = match place {
+            goal::Place::Folder { .. } => return Some(place.format(source.format())),
             goal::Place::Stdout => return None,
             goal::Place::File { path, .. } => path,
         };

@@ -19,6 +19,7 @@ use crate::caffe::{self, ITER};
 use crate::change::{Change, Effect, Group, Groups, refuse_losses};
 use crate::chosen::{note_ignored, refuse_unread};
 use crate::goal::Place;
+use crate::hdf5 as h5;
 use crate::layout::sparse_list;
 use crate::pass::{Around, Pass, filled, piped};
 use crate::planned::{LeftOut, Planned, stream_interleaved};
@@ -88,7 +89,7 @@ impl<'a> Union<'a> {
         if !dropped.is_empty() {
             of_file.push(Change::unasked(Effect::MetadataDropped { format: to, keys: dropped }));
         }
-        let (mut receipt, is_kept) = (None, to == Format::Safetensors);
+        let (mut receipt, is_kept) = (None, to.holds().inherits);
         if to.holds().receipt {
             receipt = Some(
                 Receipt::of_several(&self.sources, &self.tensors, self.is_prefixed, &self.selection)
@@ -181,17 +182,14 @@ impl Gathered {
                     all.push(Said { key, text, count: 0, is_contested: false });
                 }
                 let said = &mut all[place];
-                said.count += usize::from(said.text == text && (to != Format::Safetensors || source.format() == to));
+                said.count += usize::from(said.text == text && (!to.holds().inherits || source.format() == to));
                 said.is_contested |= said.text != text;
             }
         }
-        let (form, mut metadata, mut dropped) = (form_of(path), Vec::new(), Vec::new());
+        let (holds, form) = (to.holds(), h5::form(to, path));
+        let (mut metadata, mut dropped) = (Vec::new(), Vec::new());
         for Said { key, text, count, is_contested } in all {
-            let has_place = match to {
-                Format::Safetensors => true,
-                Format::Hdf5 => form.stores(key),
-                _ => to.is_caffe() && to.holds().metadata.contains(key),
-            };
+            let has_place = holds.inherits || holds.metadata.is_own(key) || form.is_some_and(|form| form.stores(key));
             // Caffe always writes an iteration, by which a reader knows a solver state.
             let is_kept = has_place && (count == sources.len() || key == ITER);
             if is_kept {
@@ -199,15 +197,10 @@ impl Gathered {
             }
             dropped.extend((!is_kept || is_contested).then(|| key.to_owned()));
         }
-        let lacks_iter = to == Format::SolverState && metadata.iter().all(|(key, _)| key != ITER);
+        let lacks_iter = holds.metadata.is_own(ITER) && metadata.iter().all(|(key, _)| key != ITER);
         metadata.extend(lacks_iter.then(|| (ITER.to_owned(), "0".to_owned())));
         Self { metadata, dropped }
     }
-}
-
-/// The form of a file of HDF5, by its name.
-fn form_of(path: Option<&Path>) -> Form {
-    path.and_then(Form::of_name).unwrap_or(Form::Datasets)
 }
 
 /// The parts of a source that a new file has in another form, or not at all.
@@ -349,7 +342,7 @@ impl Details for New<'_, '_> {
     }
 
     fn hdf5_form(&self) -> Form {
-        form_of(self.path)
+        h5::form(self.to, self.path).unwrap_or(Form::Datasets)
     }
 
     fn message(&self, specs: &[TensorSpec]) -> Result<(Message, BlobForm), Error> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use blob_io::mxnet::Symbol;
 use blob_io::net::Net;
-use blob_io::{Checkpoint, Error, Format, Remedy, caffe};
+use blob_io::{Checkpoint, Error, Nets, Remedy, caffe};
 use serde::{Deserialize, Serialize};
 
 use super::binding::may_have_norms;
@@ -96,7 +96,7 @@ impl Topology {
 
     /// The net that the file of the weights describes. A file that breaks off says of no layer which others read it.
     pub(crate) fn own(checkpoint: &Checkpoint) -> Result<Option<Self>, Error> {
-        if checkpoint.salvaged().is_some() && checkpoint.format() == Format::CaffeModel {
+        if checkpoint.salvaged().is_some() && checkpoint.format().holds().net == Nets::Read {
             let message = "breaks off, and so does its net, which would be followed";
             return Err(Error::misfit(checkpoint.name(), message, Remedy::Net));
         }

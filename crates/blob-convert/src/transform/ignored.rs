@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use blob_io::net::{LayerKind, Net, Role};
-use blob_io::{Checkpoint, Entry, Format, Kind};
+use blob_io::{Checkpoint, Entry, Format, Kind, Nets};
 
 use super::binding::{Bound, may_have_norms};
 use super::followed::Topology;
@@ -56,7 +56,7 @@ impl Why {
 #[must_use]
 pub fn ignored(checkpoint: &Checkpoint, named: Option<&Topology>) -> Vec<Group> {
     let mut groups = Groups::default();
-    if named.is_none() && checkpoint.format() == Format::CaffeModel {
+    if named.is_none() && checkpoint.format().holds().net == Nets::Read {
         // The entries have their layers' types: the file is not walked again for the description.
         let mut room = MOST_BYTES;
         for entry in checkpoint.entries().iter().filter(|entry| is_factor(entry)) {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use blob_core::{DType, Dims7, Shape};
-use blob_io::{Checkpoint, Entry, Error, Format, Kind, Reason};
+use blob_io::{Checkpoint, Entry, Error, Files, Kind, Reason};
 
 use super::claims::Relation;
 use super::replay::Redo;
@@ -125,7 +125,7 @@ pub fn against_by(
     if is_source {
         claims::left_out_is_said(ours, left_out.into_iter(), report);
         let options = replay::conversion((ours, theirs), &[], Vec::new(), by);
-        if let Ok(chained) = chosen(theirs, &options, options.to == Format::Npy) {
+        if let Ok(chained) = chosen(theirs, &options, options.to.holds().files == Files::Folder) {
             receipt = replay::receipt_again(ours, theirs, (&options, chained), report)?;
         }
     }
@@ -228,7 +228,7 @@ fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
 
 /// Whether the tensor is in an npy file without a receipt: npy has no bf16, and the file cannot say that a u16 is bf16.
 fn is_npy(side: &Side<'_>) -> bool {
-    side.file.format() == Format::Npy && receipt_text(side.file).is_none()
+    side.file.format().holds().files == Files::Folder && receipt_text(side.file).is_none()
 }
 
 /// The difference between an array and an entry without one; `None` where neither has an array.

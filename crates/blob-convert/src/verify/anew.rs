@@ -1,7 +1,7 @@
 //! The receipt of a conversion that is planned again: for the comparison with the receipt of the file. Reads headers
 //! and the bytes around the tensors only, so that digests are zeros and counts of lost values are 0.
 
-use blob_io::{Checkpoint, Error, Format};
+use blob_io::{Checkpoint, Error, Files};
 
 use crate::layout::keeps_names;
 use crate::options::Options;
@@ -19,7 +19,7 @@ impl Receipt {
     pub(crate) fn remade(checkpoint: &Checkpoint, options: &Options, chained: Chained) -> Result<String, Error> {
         let Chained { mut tensors, mut left_out, net, told_by, .. } = chained;
         let options = &Options { followed: net, told_by, ..options.clone() };
-        let is_folder = options.to == Format::Npy;
+        let is_folder = options.to.holds().files == Files::Folder;
         let storage = Storage { to: options.to, is_folder, has_receipt: true };
         let files = storage.encode(&mut tensors);
         if !keeps_names(checkpoint, options, &tensors) {

@@ -12,7 +12,7 @@ mod source;
 use blake3::Hash;
 use blob_core::DType;
 use blob_io::words::joined;
-use blob_io::{Checkpoint, Entry, Format, Reason, SparseKind, TensorName};
+use blob_io::{Checkpoint, Entry, Format, Nets, Reason, SparseKind, TensorName};
 use serde_json::Value;
 
 use super::keys::{self, Keys};
@@ -143,7 +143,7 @@ fn of_contents(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(
 
 /// Checks the bytes of a model around its tensors.
 fn of_graph(claims: &Claims, checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
-    let is_model = checkpoint.format() == Format::Onnx;
+    let is_model = checkpoint.format().holds().net == Nets::Graph;
     let Some(said) = &claims.graph_blake3 else {
         if is_model && claims.is_of_this_version() {
             report(wrong("has no graph_blake3, which this version writes of a model"));

@@ -3,7 +3,7 @@
 //! The receipt is untrusted: whatever keeps a graph from being made again is a finding, and so is another graph.
 
 use blob_io::onnx::Model;
-use blob_io::{Checkpoint, Error, Format, Reason};
+use blob_io::{Checkpoint, Error, Reason};
 use serde::Deserialize;
 
 use crate::finding::{Finding, Remark};
@@ -16,8 +16,7 @@ use crate::transform::{Choice, Dtype, Fold, Followed, Onnx};
 /// The remark on a model that is compared with the tensors of another format alone, because no step of the receipt
 /// makes a graph; `None` for all other files.
 pub(super) fn unproven(file: &Checkpoint, source: &Checkpoint, steps: &[Step]) -> Option<Remark> {
-    let is_of_net = file.format() == Format::Onnx && source.format() != Format::Onnx;
-    if !is_of_net || steps.iter().any(|step| step.name == Onnx::NAME) {
+    if !model::is_made(source, file.format(), false) || steps.iter().any(|step| step.name == Onnx::NAME) {
         return None;
     }
     Some(if receipt_text(file).is_some() {

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Entry, Error, Format, Reason};
+use blob_io::{Checkpoint, Entry, Error, Files, Nets, Reason};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -142,7 +142,7 @@ pub(crate) fn against_source(
         }
     }
     let options = conversion((file, source), steps, transforms, by);
-    let chained = match chosen(source, &options, options.to == Format::Npy) {
+    let chained = match chosen(source, &options, options.to.holds().files == Files::Folder) {
         Ok(chained) => chained,
         Err(Error::Request { message, .. }) => {
             finding(format!("the receipt's transforms cannot be done: {} {message}", source.name()));
@@ -175,7 +175,7 @@ pub(crate) fn against_source(
             report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
         }
     }
-    let is_same_graph = file.format() == Format::Onnx && graph.is_none();
+    let is_same_graph = file.format().holds().net == Nets::Graph && graph.is_none();
     graph.into_iter().for_each(&mut *report);
     let receipt = is_source && receipt_again(file, source, (&options, chained), report)?;
     unread.or_error(file.name(), "compare")?;

@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::Checkpoint;
 use crate::archive::Archive;
 use crate::error::{Error, ReadError, check_limit};
-use crate::format::Format;
+use crate::format::Files;
 use crate::limits::{Limit, MAX_OTHERS};
 use crate::shards;
 use crate::warning::Warning;
@@ -63,19 +63,10 @@ impl Checkpoint {
     /// # Errors
     /// A folder that cannot be listed.
     pub fn beside_shards(&self) -> Result<Vec<PathBuf>, Error> {
-        let is_indexed = self.format == Format::Safetensors && !self.shards().is_empty();
+        let is_indexed = self.format.holds().files == Files::Shards && !self.shards().is_empty();
         let (Home::Folder(folder), true) = (&self.home, is_indexed) else { return Ok(Vec::new()) };
-        let found = shards::find(folder);
-        let found = found.map_err(|source| {
-            let (file, action) = (folder.display().to_string(), "list it".to_owned());
-            Error::Io { file, action, source }
-        })?;
-        Ok(found
-            .others
-            .into_iter()
-            .filter(|file| !self.shards().contains(file))
-            .map(|file| folder.join(file))
-            .collect())
+        let others = shards::find(folder)?.others.into_iter().filter(|file| !self.shards().contains(file));
+        Ok(others.map(|file| folder.join(file)).collect())
     }
 
     /// Warns of tensor files in the folder that are no shards of the index.

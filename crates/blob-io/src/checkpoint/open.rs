@@ -13,7 +13,7 @@ use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};
 use crate::expected::Expected;
 use crate::folder::{self, listing::FOLDER_LIST};
-use crate::format::Format;
+use crate::format::{Files, Format};
 use crate::limits::{Limits, MAX_OTHERS};
 use crate::names::NameTable;
 use crate::warning::Warning;
@@ -128,8 +128,10 @@ impl OpenOptions {
             return self.open_stream(name, file);
         }
         let source = Box::new(FileSource::of(file, &meta).map_err(refuse)?);
-        let is_index = shards::is_index(path) && self.from.is_none_or(|from| from == Format::Safetensors);
-        if is_index && let Some(opened) = self.open_shards(path, &source)? {
+        if shards::is_index(path)
+            && self.may_be(Files::Shards)
+            && let Some(opened) = self.open_shards(path, &source)?
+        {
             return Ok(opened);
         }
         let opened = Self { path: Some(path.to_owned()), ..self.clone() }.open_source(name, source);
@@ -158,11 +160,8 @@ impl OpenOptions {
 
     /// Opens a folder of npy files that a conversion wrote, or the shards of the folder's one index.
     fn open_folder(&self, path: &Path, name: String) -> Result<Checkpoint, Error> {
-        let holds = |format| self.from.is_none_or(|from| from == format);
-        if holds(Format::Safetensors) && !path.join(FOLDER_LIST).exists() {
-            let found = shards::find(path);
-            let found =
-                found.map_err(|source| Error::Io { file: name.clone(), action: "list it".to_owned(), source })?;
+        if self.may_be(Files::Shards) && !path.join(FOLDER_LIST).exists() {
+            let found = shards::find(path)?;
             match &found.indices[..] {
                 [] => {}
                 [index] => {
@@ -171,13 +170,13 @@ impl OpenOptions {
                     return Ok(opened);
                 }
                 several => {
-                    let several = joined(MAX_OTHERS, several);
-                    let message = format!("is a folder with several indices of shards; name one: {several}");
+                    let names = joined(MAX_OTHERS, several);
+                    let message = format!("is a folder with several indices of shards; name one: {names}");
                     return Err(Error::Request { file: name, message });
                 }
             }
         }
-        if let Some(other) = self.from.filter(|_| !holds(Format::Npy)) {
+        if let Some(other) = self.from.filter(|from| from.holds().files != Files::Folder) {
             let message = format!("is a folder, and holds npy files, not {}", other.name());
             return Err(Error::Request { file: name, message });
         }
@@ -185,8 +184,7 @@ impl OpenOptions {
         let folder = folder::open(path, &name, &mut table)?;
         let plural = if folder.count() == 1 { "" } else { "s" };
         let kind = Found::new(Format::Npy, format!("folder of {} file{plural}", folder.count()));
-        let input = Input::new(Box::new(folder));
-        let opened = self.opened(&name, kind, (input, None), table);
+        let opened = self.opened(&name, kind, (Input::new(Box::new(folder)), None), table);
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
     }
 
@@ -225,7 +223,7 @@ impl OpenOptions {
         let listed = || self.listed(&name, hint, file.clone(), is_gzip.then(|| packed(None)));
         // If the caller names a format, the file is read as that format. Exception: of a file that is certainly an
         // archive, the member is. In values, only a tar's checksum comes about by chance.
-        let is_npz = self.from.is_none_or(|from| from == Format::Npz);
+        let is_npz = self.may_be(Files::Members);
         if file.cut.is_some() || self.member.is_none() && self.misnames_npz(&name, hint, &file) {
             return listed();
         }
@@ -258,7 +256,7 @@ impl OpenOptions {
     /// Whether the caller names another format for an npz. Its members are no tensor files to choose from, unless as
     /// npy files.
     fn misnames_npz(&self, name: &str, hint: &str, file: &Unpacked) -> bool {
-        let is_named = self.from.is_some_and(|from| !from.is_in_npz());
+        let is_named = !self.may_be(Files::Members) && !self.may_be(Files::Folder);
         let detect = Self { from: None, ..self.clone() };
         is_named && Archive::is_zip(&file.input) && detect.listed(name, hint, file.clone(), None).is_ok()
     }

@@ -1,13 +1,19 @@
-//! Makes the checkpoint of a file whose headers were read.
+//! Makes the checkpoint of a file whose headers were read, and says in which files these may lie.
 
 use super::open::OpenOptions;
 use super::{Checkpoint, Home, Lookup, Packed};
 use crate::codec::Found;
+use crate::format::Files;
 use crate::names::NameTable;
 use crate::receipt;
 use crate::wire::source::Input;
 
 impl OpenOptions {
+    /// Whether the caller names a format whose arrays lie in such files, or none.
+    pub(super) fn may_be(&self, files: Files) -> bool {
+        self.from.is_none_or(|from| from.holds().files == files)
+    }
+
     /// The checkpoint of a file whose headers were read; `packed` is the file that the input was taken from.
     pub(super) fn opened(
         &self,

@@ -83,7 +83,7 @@ impl OpenOptions {
 impl Checkpoint {
     /// Warns that a list of MXNet, which is cut, has lost its names.
     fn without_names(mut self) -> Self {
-        if self.format == Format::MxnetList {
+        if self.format.is_mxnet() {
             let text = "the names, which stand behind all arrays, are cut off: arrays are called by their places";
             self.warnings.push(Warning::of_loss(None, text));
         }

@@ -18,8 +18,10 @@ pub struct Holds {
     pub many: bool,
     /// Whether a file can be written from named arrays alone: a NeoML net needs layers, an ONNX model a graph.
     pub from_tensors: bool,
-    /// Whether a file describes a net: the layers' types and connections.
-    pub layers: bool,
+    /// How a file describes the net whose weights it has.
+    pub net: Nets,
+    /// The files that the arrays lie in.
+    pub files: Files,
     /// Whether a diff can stand beside an array.
     pub diffs: bool,
     /// Whether a place without an array has a representation.
@@ -39,6 +41,8 @@ pub struct Holds {
     /// The keys of metadata that say nothing of a file's own: the names of NeoML's seven axes, the framework for which
     /// a safetensors was written.
     pub implied: &'static [&'static str],
+    /// Whether a new file takes over the metadata of sources of the same format; elsewhere the receipt alone has these.
+    pub inherits: bool,
     /// Whether a file has room for a receipt: text of any length under a key of one's own.
     pub receipt: bool,
     /// Whether arrays lie one after the other, each complete, so that those before a break are whole. (An npz has the
@@ -63,6 +67,36 @@ pub enum Names {
     Numbers,
     /// None: an array is known by position, `@0`, and loses any other name.
     None,
+}
+
+/// How a file describes the net whose weights it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Nets {
+    /// Not at all.
+    None,
+    /// By the layers, their types and connections: [`Checkpoint::neoml_layers`](crate::Checkpoint::neoml_layers).
+    Layers,
+    /// In full: [`Checkpoint::net`](crate::Checkpoint::net).
+    Read,
+    /// As a graph of operators, which is not read: the graph stays as it is.
+    Graph,
+}
+
+/// The files that the arrays of a format lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Files {
+    /// One file.
+    One,
+    /// One file, or shards to which an index leads.
+    Shards,
+    /// One file, or others beside, which the file names.
+    Beside,
+    /// One file, an archive with a member for each array.
+    Members,
+    /// One file for each array, in a folder.
+    Folder,
 }
 
 /// How other values get into a file that is there, so that all its other bytes stay.
@@ -121,6 +155,12 @@ impl Keys {
             Self::Only(keys) => keys.contains(&key),
         }
     }
+
+    /// Whether the format itself has this key, as a SolverState has `iter`.
+    #[must_use]
+    pub fn is_own(self, key: &str) -> bool {
+        self != Self::Any && self.contains(key)
+    }
 }
 
 impl Holds {
@@ -129,7 +169,8 @@ impl Holds {
         names: Names::Any,
         many: true,
         from_tensors: true,
-        layers: false,
+        net: Nets::None,
+        files: Files::One,
         diffs: false,
         nulls: false,
         sparse: false,
@@ -139,6 +180,7 @@ impl Holds {
         since: &[],
         metadata: Keys::NONE,
         implied: &[],
+        inherits: false,
         receipt: false,
         in_sequence: true,
         refill: Refill::Never,
@@ -157,7 +199,7 @@ impl Holds {
     const ONE_MESSAGE: Self = Self { refill: Refill::Messages, ..Self::SINGLE };
 
     pub(super) const CAFFE_MODEL: Self =
-        Self { names: Names::Layers, layers: true, diffs: true, metadata: Keys::Only(&["name"]), ..Self::MESSAGE };
+        Self { names: Names::Layers, net: Nets::Read, diffs: true, metadata: Keys::Only(&["name"]), ..Self::MESSAGE };
     pub(super) const BLOB_PROTO: Self = Self { diffs: true, ..Self::ONE_MESSAGE };
     pub(super) const BLOB_PROTO_VECTOR: Self = Self { names: Names::Numbers, diffs: true, ..Self::MESSAGE };
     pub(super) const SOLVER_STATE: Self =
@@ -176,10 +218,20 @@ impl Holds {
         Self { names: Names::None, many: false, in_sequence: false, mark: false, ..Self::MXNET_LIST };
     pub(super) const NEOML_BLOB: Self = Self { many: false, in_sequence: false, ..Self::NEOML };
     pub(super) const NEOML_ARRAY: Self = Self { nulls: true, ..Self::NEOML };
-    pub(super) const NEOML_NET: Self = Self { names: Names::Layers, layers: true, from_tensors: false, ..Self::NEOML };
-    pub(super) const ONNX: Self = Self { from_tensors: false, mark: false, refill: Refill::InPlace, ..Self::CARRIER };
-    pub(super) const NPY: Self = Self { bf16: Bf16::AsU16, mark: true, ..Self::SINGLE };
-    pub(super) const NPZ: Self = Self { bf16: Bf16::AsU16, in_sequence: false, symbol: true, ..Self::CARRIER };
+    pub(super) const NEOML_NET: Self =
+        Self { names: Names::Layers, net: Nets::Layers, from_tensors: false, ..Self::NEOML };
+    pub(super) const ONNX: Self = Self {
+        from_tensors: false,
+        net: Nets::Graph,
+        files: Files::Beside,
+        mark: false,
+        refill: Refill::InPlace,
+        ..Self::CARRIER
+    };
+    pub(super) const NPY: Self = Self { files: Files::Folder, bf16: Bf16::AsU16, mark: true, ..Self::SINGLE };
+    pub(super) const NPZ: Self =
+        Self { files: Files::Members, bf16: Bf16::AsU16, in_sequence: false, symbol: true, ..Self::CARRIER };
     pub(super) const HDF5: Self = Self { in_sequence: false, refill: Refill::InPlace, ..Self::CARRIER };
-    pub(super) const SAFETENSORS: Self = Self { implied: &["format"], symbol: true, ..Self::CARRIER };
+    pub(super) const SAFETENSORS: Self =
+        Self { files: Files::Shards, implied: &["format"], inherits: true, symbol: true, ..Self::CARRIER };
 }

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use blob_io::words::and_more;
-use blob_io::{Checkpoint, Format};
+use blob_io::{Checkpoint, Files};
 use serde_json::{Map, Value, json};
 
 use super::alike::{Alike, Difference};
@@ -29,7 +29,7 @@ pub(in crate::verify) fn remade(file: &Checkpoint, again: &str, report: &mut dyn
         return false;
     }
     // The list of a folder's files comes on top of the longest receipt.
-    let of_files = if file.format() == Format::Npy { len_of(again, "contents") } else { 0 };
+    let of_files = if file.format().holds().files == Files::Folder { len_of(again, "contents") } else { 0 };
     let mut alike = Alike::new(said.is_of_this_version(), again.len() - of_files);
     alike.has_changes = said.changes.is_there();
     let mut compare = Compare { alike, count: 0, report };
