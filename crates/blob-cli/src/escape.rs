@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use blob_io::TensorName;
+
 /// Escapes a name, so that different names look different.
 pub(crate) fn escape(name: &str) -> Cow<'_, str> {
     escape_by(name, Rule { is_name: true, ascii: false })
@@ -20,13 +22,7 @@ pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
 /// The names that blob gives (`@0`, `@7/0`, `@0.diff`) stay.
 pub(crate) fn escape_field(name: &str, ascii: bool) -> Cow<'_, str> {
     let escaped = if ascii { escape_ascii(name) } else { escape(name) };
-    let is_formula = match escaped.strip_prefix('@') {
-        Some(rest) => {
-            let part = rest.trim_start_matches(|c: char| c.is_ascii_digit());
-            part.len() == rest.len() || part.contains(|c: char| !c.is_ascii_alphanumeric() && !"/.#".contains(c))
-        }
-        None => escaped.starts_with(['=', '+', '-']),
-    };
+    let is_formula = escaped.starts_with(['=', '+', '-', '@']) && !TensorName::of(name).is_given();
     match escaped.as_bytes() {
         [first, ..] if is_formula => Cow::Owned(format!("\\x{first:02x}{}", &escaped[1..])),
         _ => escaped,

@@ -247,10 +247,9 @@ fn check_diffs(base: &Checkpoint, kept: &HashSet<String>) -> Result<(), Error> {
 /// position that a reader of the output would count anew.
 fn check_namesakes(base: &Checkpoint, renamed: &[(String, String)]) -> Result<(), Error> {
     let renamed: HashMap<&str, &str> = renamed.iter().map(|(old, new)| (&**old, &**new)).collect();
-    let layers = base.names().filter_map(|name| TensorName::of(name).layer());
-    for layer in layers.filter(|layer| !renamed.contains_key(layer)) {
-        let Some((first, position)) = layer.rsplit_once('@') else { continue };
-        if let Some(new) = renamed.get(first).filter(|_| position.parse::<u32>().is_ok()) {
+    for name in base.names().map(TensorName::of) {
+        let (Some(layer), Some(first)) = (name.layer(), name.namesake()) else { continue };
+        if let Some(new) = renamed.get(first).filter(|_| !renamed.contains_key(layer)) {
             let (layer, first, new) = (quoted(layer), quoted(first), quoted(new));
             return Err(refuse(base, format!("{layer} would be called {first} where that is {new}: rename both")));
         }

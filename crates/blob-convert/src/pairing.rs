@@ -4,7 +4,7 @@
 //! Reads headers only. `verify` and `diff` compare the pairs.
 
 use blob_core::Shape;
-use blob_io::{Checkpoint, Entry, Error, Kind, Sparse};
+use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
 use crate::watch::{Watch, Watched};
 
@@ -186,9 +186,5 @@ fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'
 
 /// Whether the file stores no names, so that tensors are called by position: `@0`, `@0.diff`, `@1#indices`.
 pub(crate) fn is_unnamed(file: &Checkpoint) -> bool {
-    let mut positions = file.entries().iter().map(|entry| entry.name().strip_prefix('@'));
-    !file.entries().is_empty()
-        && positions.all(|position| {
-            position.is_some_and(|name| name.starts_with(|c: char| c.is_ascii_digit()) && !name.contains('/'))
-        })
+    !file.entries().is_empty() && file.names().all(|name| TensorName::of(name).position().is_some())
 }

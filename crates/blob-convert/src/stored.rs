@@ -310,7 +310,7 @@ pub(crate) fn numbered<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> 
 /// For each tensor of these names, the index of the blob that the tensor becomes. Where all names are `@<number>`, the
 /// numbers decide, because other formats sort `@10` before `@2`; else the order of the tensors.
 pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
-    let numbers: Vec<Option<u32>> = names.map(|name| name.strip_prefix('@')?.parse().ok()).collect();
+    let numbers: Vec<Option<usize>> = names.map(|name| TensorName::of(name).position()).collect();
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     if numbers.iter().all(Option::is_some) {
         order.sort_by_key(|tensor| numbers[*tensor]);
@@ -318,4 +318,16 @@ pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
     let mut places = vec![0; numbers.len()];
     order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nameless_arrays_get_their_own_places_with_their_diffs() {
+        let sorted_by_name = ["@0", "@0.diff", "@10", "@10.diff", "@2", "@2.diff"];
+        assert_eq!(places(sorted_by_name.into_iter()), [0, 1, 4, 5, 2, 3]);
+        assert_eq!(places(["@1", "w", "@0"].into_iter()), [0, 1, 2]);
+    }
 }

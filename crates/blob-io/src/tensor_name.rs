@@ -123,7 +123,22 @@ impl<'a> TensorName<'a> {
     /// The position of an array without a name in `@<position>`.
     #[must_use]
     pub fn position(self) -> Option<usize> {
-        number(self.array.strip_prefix('@')?)
+        position(self.array)
+    }
+
+    /// Whether a reader gave the name, because the array has none (`@3`), or the array's layer (`@3/0`).
+    #[must_use]
+    pub fn is_given(self) -> bool {
+        let is_of_layer = self.index().is_some() && self.layer().and_then(position).is_some();
+        is_of_layer || self.position().is_some()
+    }
+
+    /// For a blob of a layer that has the name of an earlier layer, and so is called by its position too (`conv1@3/0`):
+    /// the name of both.
+    #[must_use]
+    pub fn namesake(self) -> Option<&'a str> {
+        let (first, at) = self.layer()?.rsplit_once('@')?;
+        number(at).map(|_| first)
     }
 }
 
@@ -133,6 +148,11 @@ impl fmt::Display for TensorName<'_> {
         let ending = ENDINGS.iter().find(|(own, _)| *own == self.kind).map_or("", |(_, ending)| ending);
         write!(f, "{}{ending}", self.array)
     }
+}
+
+/// The position in `@<position>`.
+fn position(text: &str) -> Option<usize> {
+    number(text.strip_prefix('@')?)
 }
 
 /// A plain number: of one value there is one text.
@@ -158,5 +178,23 @@ mod tests {
         assert_eq!(["x/7", "x/0", "x/07", "x/+7", "x/", "7"].map(index), [Some(7), Some(0), None, None, None, None]);
         assert_eq!(TensorName::of("@12.diff").position(), Some(12));
         assert_eq!(TensorName::of("@x").position(), None);
+    }
+
+    #[test]
+    fn a_name_that_the_file_does_not_have_is_told_from_others() {
+        for (name, is_given, namesake) in [
+            ("@3", true, None),
+            ("@3.diff", true, None),
+            ("@3#values", true, None),
+            ("@3/0", true, Some("")),
+            ("conv@3/0", false, Some("conv")),
+            ("@03", false, None),
+            ("@3/weight", false, Some("")),
+            ("@3a", false, None),
+            ("a@3", false, None),
+        ] {
+            let parts = TensorName::of(name);
+            assert_eq!((parts.is_given(), parts.namesake()), (is_given, namesake), "{name}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use blob_io::{Checkpoint, Entry, Kind};
+use blob_io::{Checkpoint, Entry, Kind, TensorName};
 
 use crate::layers::layer;
 use crate::pairing::is_unnamed;
@@ -66,10 +66,10 @@ pub(crate) fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) ->
         return entry.name().to_owned();
     }
     let is_single = checkpoint.entries().iter().all(|other| other.position() == entry.position());
-    match entry.name().trim_start_matches('@').trim_start_matches(|c: char| c.is_ascii_digit()) {
-        rest if is_single => format!("{stem}{rest}"),
-        _ => format!("{stem}{}", entry.name()),
+    if is_single {
+        return TensorName::new(stem, TensorName::of(entry.name()).kind).to_string();
     }
+    format!("{stem}{}", entry.name())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Group, Kind};
+use blob_io::{Checkpoint, Error, Group, Kind, TensorName};
 
 use super::name_beside;
 use crate::change::{Change, Effect, listed};
@@ -114,7 +114,10 @@ impl<'a> Union<'a> {
                 }
                 let name = if is_single {
                     own.to_owned()
-                } else if is_prefixed && !own.starts_with('@') && counts.get(own).is_some_and(|count| *count > 1) {
+                } else if is_prefixed
+                    && !TensorName::of(own).is_given()
+                    && counts.get(own).is_some_and(|count| *count > 1)
+                {
                     (union.is_prefixed, has_prefix) = (true, true);
                     prefixed(own, &prefix)
                 } else {
