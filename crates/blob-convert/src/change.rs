@@ -292,10 +292,10 @@ impl fmt::Display for Change {
         match &self.effect {
             Effect::Unpacked => f.write_str("unpacked to row-major little-endian"),
             Effect::Expanded => f.write_str("expanded from sparse to dense"),
+            Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } => {
+                write!(f, "values {words}")
+            }
             Effect::Transformed { words, .. }
-            | Effect::Infinite { words }
-            | Effect::Zeroed { words }
-            | Effect::Lost { words }
             | Effect::TakenOtherwise { words }
             | Effect::Dropped(words)
             | Effect::WayBack { why: words } => f.write_str(words),

@@ -44,7 +44,7 @@ pub(crate) struct Chained {
 /// A transform that changes the values of tensors.
 #[derive(Debug)]
 pub(crate) struct ValueChange {
-    pub(crate) step: &'static str,
+    pub(crate) step: Arc<dyn Transform>,
     /// The source's entries that these tensors come from.
     pub(crate) entries: Vec<usize>,
 }
@@ -88,7 +88,7 @@ pub(crate) fn chain(
         let entries: Vec<usize> = valued.map(|made| chained.tensors[made.from[0]].entry).collect();
         if !entries.is_empty() {
             done.push(step.name().to_owned());
-            chained.value_changes.push(ValueChange { step: step.name(), entries });
+            chained.value_changes.push(ValueChange { step: Arc::clone(step), entries });
         }
         for (index, reason) in left_out {
             let name = chained.tensors[index].spec.name.clone();

@@ -108,7 +108,7 @@ pub use rgb::Rgb;
 pub use selection::{Dims, Selected, Selection};
 pub use split::Split;
 pub use squeeze_legacy::SqueezeLegacy;
-pub use step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone, Values};
+pub use step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone, Values, Witness};
 pub use strip_diff::StripDiff;
 pub use torch::TorchLayout;
 pub(crate) use undo::{Turned, Undo};

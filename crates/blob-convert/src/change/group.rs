@@ -195,7 +195,6 @@ impl fmt::Display for Group {
                 write!(f, "{count} {is} taken for {what} by {by}, which --net would say: {named}")
             }
             Effect::Infinite { words } | Effect::Zeroed { words } | Effect::Lost { words } => {
-                let words = words.strip_prefix("values ").unwrap_or(words);
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
             }
             Effect::TakenOtherwise { words } => write!(f, "{words}: {count}: {named}"),

@@ -233,8 +233,7 @@ impl Compute for Divided {
         let factor = factor.first().copied().unwrap_or(0.0);
         if factor == 0.0 {
             let lost = values.iter().filter(|value| **value != 0.0).count() as u64;
-            inputs
-                .report(Amount::Lost(lost), "values became 0: the layer's factor is 0, so no statistics were gathered");
+            inputs.report(Amount::Lost(lost), "became 0: the layer's factor is 0, so no statistics were gathered");
         }
         // Caffe computes in the net's own dtype, but keeps the statistics of an f16 net in f32.
         if made.dtype == DType::F64 {

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::binding::{Bound, bare, listed};
 use super::f64_io::{Ones, Places, layers};
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
+use super::followed::Topology;
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone, Witness};
 use super::wish::Wish;
 
 /// Sets gamma to 1 where MXNet treats it as 1.
@@ -57,11 +58,6 @@ impl FixGamma {
         wish.check_role("fix-gamma", Role::Weight, "gamma")?;
         Ok(Some(Arc::new(Self::of(wish.bound.as_ref(), wish.checkpoint))))
     }
-
-    /// The names in the file of the gammas that are set.
-    pub(crate) fn gammas(&self) -> &[String] {
-        &self.gammas
-    }
 }
 
 /// The fixed gammas that something else reads as stored: a layer in any role, or the net's user.
@@ -93,6 +89,13 @@ impl Transform for FixGamma {
 
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas
+    }
+
+    /// MXNet's symbol file decides which gammas are fixed; the file may still be beside the source.
+    fn witness(&self, source: &Checkpoint) -> Option<Witness> {
+        let symbol = Topology::of(source).ok().flatten()?;
+        let fixed = Self::of(Some(&Bound::new(symbol.net(), source)), source);
+        Some(Witness { file: symbol.origin().name.clone(), tensors: fixed.gammas })
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

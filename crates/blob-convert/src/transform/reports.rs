@@ -16,7 +16,7 @@ use crate::change::{Change, Effect, Group, Groups};
 pub struct Found {
     /// The tensor's name in the output.
     pub tensor: String,
-    /// The report, worded to follow the amount: `values became infinite as f16`.
+    /// The report, worded to follow the amount, such as `2 values`: `became infinite as f16`.
     pub what: Cow<'static, str>,
     /// The amount.
     pub amount: Amount,
@@ -26,11 +26,9 @@ impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.amount {
             Amount::Most(value) => write!(f, "{:?}: {value:e} {}", self.tensor, self.what),
-            Amount::Infinite(1) | Amount::Zeroed(1) | Amount::Lost(1) => {
-                write!(f, "{:?}: 1 {}", self.tensor, self.what.replacen("values ", "value ", 1))
-            }
             Amount::Infinite(count) | Amount::Zeroed(count) | Amount::Lost(count) => {
-                write!(f, "{:?}: {count} {}", self.tensor, self.what)
+                let plural = if count == 1 { "" } else { "s" };
+                write!(f, "{:?}: {count} value{plural} {}", self.tensor, self.what)
             }
         }
     }
@@ -117,8 +115,8 @@ impl Reports {
     /// Adds reports of the values of a tensor that rounding to `to` has lost.
     pub(crate) fn rounded(&self, tensor: &str, lost: Lost, to: DType) {
         if lost != Lost::default() {
-            self.add(tensor, Amount::Infinite(lost.infinite), format!("values became infinite as {to}"));
-            self.add(tensor, Amount::Zeroed(lost.zeroed), format!("values became 0 as {to}"));
+            self.add(tensor, Amount::Infinite(lost.infinite), format!("became infinite as {to}"));
+            self.add(tensor, Amount::Zeroed(lost.zeroed), format!("became 0 as {to}"));
         }
     }
 

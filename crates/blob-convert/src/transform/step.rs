@@ -86,6 +86,12 @@ pub trait Transform: fmt::Debug + Send + Sync {
         &[]
     }
 
+    /// The file that still says which tensors of `source` the transform changes, for a comparison with the source;
+    /// `None` where the receipt's settings alone say so.
+    fn witness(&self, _source: &Checkpoint) -> Option<Witness> {
+        None
+    }
+
     /// For a transform that must not be done to the same tensors twice, such as a permutation: the state of the tensors
     /// afterwards, in words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this
     /// name is refused.
@@ -142,6 +148,15 @@ pub enum Left<'a> {
         /// The new eps.
         to: f64,
     },
+}
+
+/// A file besides the receipt that says which tensors a transform changes.
+#[derive(Clone, Debug)]
+pub struct Witness {
+    /// The file's name.
+    pub file: String,
+    /// The names in the source of the tensors that the file names.
+    pub tensors: Vec<String>,
 }
 
 /// A fact about tensors that a net tells.

@@ -22,9 +22,7 @@ use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{
-    Bound, Choice, FixGamma, Followed, Names, NetOrigin, Onnx, Registry, Reports, Topology, Transform,
-};
+use crate::transform::{Choice, Followed, Names, NetOrigin, Onnx, Registry, Reports, Transform, Witness};
 use crate::watch::{Watch, Watched};
 use crate::written::truncated;
 
@@ -240,28 +238,18 @@ fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
 /// The report on a step that changes values.
 fn redone(change: &ValueChange, source: &Checkpoint) -> Redone {
     let name = |entry: &usize| source.entries()[*entry].name().to_owned();
-    let receipt_alone = "the receipt alone says".to_owned();
-    let said_by = match change.step {
-        // MXNet's symbol file decides which gammas are fixed; the file may still be beside the source.
-        "fix-gamma" => match Topology::of(source) {
-            Ok(Some(symbol)) => {
-                let bound = Bound::new(symbol.net(), source);
-                let fixed = FixGamma::of(Some(&bound), source);
-                if change.entries.iter().all(|entry| fixed.gammas().contains(&name(entry))) {
-                    format!("the receipt and {} say", symbol.origin().name)
-                } else {
-                    format!("the receipt says, and {} does not", symbol.origin().name)
-                }
-            }
-            _ => receipt_alone,
-        },
-        _ => receipt_alone,
+    let said_by = match change.step.witness(source) {
+        None => "the receipt alone says".to_owned(),
+        Some(Witness { file, tensors }) if change.entries.iter().all(|entry| tensors.contains(&name(entry))) => {
+            format!("the receipt and {file} say")
+        }
+        Some(Witness { file, .. }) => format!("the receipt says, and {file} does not"),
     };
     // Several tensors may be made of one.
     let mut entries = change.entries.clone();
     entries.dedup();
     let named = entries.iter().take(NAMED).map(name).collect();
-    Redone { transform: change.step.to_owned(), tensors: entries.len(), named, said_by }
+    Redone { transform: change.step.name().to_owned(), tensors: entries.len(), named, said_by }
 }
 
 /// The state of a comparison of a file with recomputed tensors.

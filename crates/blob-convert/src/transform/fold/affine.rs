@@ -39,7 +39,7 @@ impl Norm {
         };
         let by = if factor == 0.0 { 0.0 } else { 1.0 / factor };
         if factor == 0.0 {
-            let what = "values became 0 before the fold: the layer's factor is 0, so no statistics were gathered";
+            let what = "became 0 before the fold: the layer's factor is 0, so no statistics were gathered";
             inputs.report(Amount::Lost(self.channels as u64), what);
         }
         let (mean, variance) = (part(MEAN, 0.0)?, part(VARIANCE, 1.0)?);
