@@ -4,6 +4,9 @@
 
 use blob_core::{MAX_AXES, Shape};
 
+use crate::caffe::proto_fields::blob_proto::{DATA, DIFF, DOUBLE_DATA, DOUBLE_DIFF, NUM, SHAPE, WIDTH};
+use crate::caffe::proto_fields::blob_shape::DIM;
+use crate::caffe::proto_fields::nv_blob_proto::{RAW_DATA_TYPE, RAW_DIFF};
 use crate::caffe::values::{Choice, Fork, Raw, choose};
 use crate::entry::{Entry, Kind, Payload, Runs};
 use crate::error::{Fault, FaultKind, ReadError};
@@ -44,27 +47,27 @@ pub(crate) fn walk(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Resu
 impl BlobFields {
     fn field(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), ReadError> {
         match (tag.number, tag.wire) {
-            (n @ 1..=4, Wire::Varint) => {
+            (n @ NUM..=WIDTH, Wire::Varint) => {
                 // proto2 keeps the low 32 bits of an int32's varint.
                 let value = protobuf::varint(cursor, end, "a legacy dimension")? as i32;
-                self.legacy[n as usize - 1] = Some(value);
+                self.legacy[(n - NUM) as usize] = Some(value);
                 Ok(())
             }
-            (7, Wire::Len) => {
+            (SHAPE, Wire::Len) => {
                 let shape = protobuf::span(cursor, end, "shape")?;
                 self.shape_at.get_or_insert(shape.start);
                 self.shape(cursor, shape)
             }
-            (5 | 6, Wire::Len | Wire::Fixed32) | (8 | 9, Wire::Len | Wire::Fixed64) => {
+            (DATA | DIFF, Wire::Len | Wire::Fixed32) | (DOUBLE_DATA | DOUBLE_DIFF, Wire::Len | Wire::Fixed64) => {
                 self.values(cursor, tag, end, limits)
             }
-            (n @ 10..=13, Wire::Varint) => {
-                self.varint[n as usize - 10] = Some(protobuf::varint(cursor, end, "a fork's data type")?);
+            (n @ RAW_DATA_TYPE..=RAW_DIFF, Wire::Varint) => {
+                self.varint[(n - RAW_DATA_TYPE) as usize] = Some(protobuf::varint(cursor, end, "a fork's data type")?);
                 Ok(())
             }
-            (n @ 10..=13, Wire::Len) => {
+            (n @ RAW_DATA_TYPE..=RAW_DIFF, Wire::Len) => {
                 let span = protobuf::span(cursor, end, "a fork's data")?;
-                self.span[n as usize - 10] = Some(span);
+                self.span[(n - RAW_DATA_TYPE) as usize] = Some(span);
                 cursor.seek(span.end);
                 Ok(())
             }
@@ -74,9 +77,9 @@ impl BlobFields {
 
     fn values(&mut self, cursor: &mut Cursor<'_>, tag: Tag, end: u64, limits: &Limits) -> Result<(), ReadError> {
         let (values, width, field) = match tag.number {
-            5 => (&mut self.data, 4, "data"),
-            6 => (&mut self.diff, 4, "diff"),
-            8 => (&mut self.double_data, 8, "double_data"),
+            DATA => (&mut self.data, 4, "data"),
+            DIFF => (&mut self.diff, 4, "diff"),
+            DOUBLE_DATA => (&mut self.double_data, 8, "double_data"),
             _ => (&mut self.double_diff, 8, "double_diff"),
         };
         if tag.wire == Wire::Len {
@@ -94,11 +97,11 @@ impl BlobFields {
     fn shape(&mut self, cursor: &mut Cursor<'_>, span: Span) -> Result<(), ReadError> {
         while let Some(tag) = protobuf::tag(cursor, span.end)? {
             match (tag.number, tag.wire) {
-                (1, Wire::Varint) => {
+                (DIM, Wire::Varint) => {
                     let dim = protobuf::varint(cursor, span.end, "dim")?;
                     self.dim(dim as i64);
                 }
-                (1, Wire::Len) => {
+                (DIM, Wire::Len) => {
                     let packed = protobuf::span(cursor, span.end, "dim")?;
                     while cursor.pos() < packed.end {
                         let dim = protobuf::varint(cursor, packed.end, "dim")?;

@@ -5,6 +5,7 @@
 
 use blob_core::{DType, Shape};
 
+use crate::caffe::proto_fields::{blob_proto, blob_shape, nv_blob_proto};
 use crate::error::Remedy;
 use crate::parts::{FilePart, varint};
 
@@ -68,13 +69,19 @@ pub(crate) fn remedy(dtype: DType, form: Form) -> Option<Remedy> {
 }
 
 /// The number of a dtype in NVCaffe's `Type`, if NVCaffe's reader accepts the dtype.
-fn raw_type(dtype: DType) -> Option<u8> {
+fn raw_type(dtype: DType) -> Option<u64> {
     match dtype {
         DType::F64 => Some(0),
         DType::F32 => Some(1),
         DType::F16 => Some(2),
         _ => None,
     }
+}
+
+/// A field of an integer.
+fn int(bytes: &mut Vec<u8>, number: u32, value: u64) {
+    varint(bytes, u64::from(number) << 3);
+    varint(bytes, value);
 }
 
 impl Blob {
@@ -85,9 +92,10 @@ impl Blob {
         if form.legacy {
             let dims = self.shape.dims();
             let padded = std::iter::repeat_n(&1, 4_usize.saturating_sub(dims.len())).chain(dims);
-            for (dim, key) in padded.zip([0x08, 0x10, 0x18, 0x20]) {
-                head.push(key);
-                varint(&mut head, *dim as u64);
+            for (dim, number) in
+                padded.zip([blob_proto::NUM, blob_proto::CHANNELS, blob_proto::HEIGHT, blob_proto::WIDTH])
+            {
+                int(&mut head, number, *dim as u64);
             }
         }
         // A shape without axes has no field: Caffe adds the shape axis by axis.
@@ -95,21 +103,28 @@ impl Blob {
         if !form.legacy && self.shape.num_axes() > 0 {
             let mut dims = Vec::new();
             self.shape.dims().iter().for_each(|dim| varint(&mut dims, *dim as u64));
-            shape.push(FilePart::Field(7, vec![FilePart::Field(1, vec![FilePart::Bytes(dims)])]));
+            let dims = FilePart::Field(blob_shape::DIM, vec![FilePart::Bytes(dims)]);
+            shape.push(FilePart::Field(blob_proto::SHAPE, vec![dims]));
         }
         parts.push(FilePart::Bytes(head));
         let is_double = self.dtype == DType::F64;
         if let (true, Some(number)) = (form.raw, raw_type(self.dtype)) {
             parts.extend(shape);
-            parts.push(FilePart::Bytes(vec![0x50, number]));
+            let mut types = Vec::new();
+            int(&mut types, nv_blob_proto::RAW_DATA_TYPE, number);
             if self.diff.is_some() {
-                parts.push(FilePart::Bytes(vec![0x58, number]));
+                int(&mut types, nv_blob_proto::RAW_DIFF_TYPE, number);
             }
+            parts.push(FilePart::Bytes(types));
             // These are bytes fields, which are stored even when empty.
-            parts.push(FilePart::Field(12, self.data.parts()));
-            parts.extend(self.diff.as_ref().map(|diff| FilePart::Field(13, diff.parts())));
+            parts.push(FilePart::Field(nv_blob_proto::RAW_DATA, self.data.parts()));
+            parts.extend(self.diff.as_ref().map(|diff| FilePart::Field(nv_blob_proto::RAW_DIFF, diff.parts())));
         } else {
-            let numbers = if is_double { [8, 9] } else { [5, 6] };
+            let numbers = if is_double {
+                [blob_proto::DOUBLE_DATA, blob_proto::DOUBLE_DIFF]
+            } else {
+                [blob_proto::DATA, blob_proto::DIFF]
+            };
             let values = [Some(&self.data), self.diff.as_ref()].into_iter().zip(numbers);
             let values = values.filter_map(|(values, number)| Some((number, values?.parts())));
             // A packed field of no values is not stored.

@@ -6,7 +6,10 @@
 
 use crate::caffe::generation::Generation;
 use crate::caffe::layer;
-use crate::caffe::proto_fields::{BLOB_PROTO, BLOB_PROTO_VECTOR, DATUM, NET_PARAMETER, SOLVER_STATE, net_parameter};
+use crate::caffe::proto_fields::blob_proto::{CHANNELS, DATA, DIFF, DOUBLE_DATA, DOUBLE_DIFF, HEIGHT, SHAPE};
+use crate::caffe::proto_fields::nv_blob_proto::{RAW_DATA, RAW_DATA_TYPE, RAW_DIFF, RAW_DIFF_TYPE};
+use crate::caffe::proto_fields::{BLOB_PROTO, BLOB_PROTO_VECTOR, DATUM, NET_PARAMETER, SOLVER_STATE};
+use crate::caffe::proto_fields::{blob_proto_vector, datum, net_parameter, solver_state};
 use crate::caffe::schema::Field;
 use crate::caffe::{blob, unnamed};
 use crate::error::{FaultKind, ReadError};
@@ -175,7 +178,9 @@ impl Seen {
             _ => &NET_PARAMETER,
         };
         // Fields of forks, and values of another wire type, are the reader's to name.
-        let is_blob = format == Format::BlobProto && (self.varint(&[5, 11]) || self.any(&[8, 9, 10, 12, 13]));
+        let is_blob = format == Format::BlobProto
+            && (self.varint(&[DATA, RAW_DIFF_TYPE])
+                || self.any(&[DOUBLE_DATA, DOUBLE_DIFF, RAW_DATA_TYPE, RAW_DATA, RAW_DIFF]));
         is_blob || self.hundred && format == Format::CaffeModel || message.fields.iter().any(|field| self.has(field))
     }
 
@@ -193,35 +198,36 @@ impl Seen {
 
 /// The message that has such fields.
 fn by_fields(cursor: &mut Cursor<'_>, seen: &Seen, hint: Option<Format>) -> Result<Option<Format>, ReadError> {
-    let values = seen.any(&[5, 8, 9]) || seen.len(&[7, 10, 11, 12, 13]);
+    let values = seen.any(&[DATA, DOUBLE_DATA, DOUBLE_DIFF])
+        || seen.len(&[SHAPE, RAW_DATA_TYPE, RAW_DIFF_TYPE, RAW_DATA, RAW_DIFF]);
     Ok(if seen.hundred {
         Some(Format::CaffeModel)
-    } else if seen.varint(&[1]) {
+    } else if seen.varint(&[solver_state::ITER]) {
         if seen.len(&[7]) && seen.len(&[2, 8]) {
             None // ONNX: ir_version, producer_name, graph, opset_import
-        } else if seen.len(&[2, 3]) {
+        } else if seen.len(&[solver_state::LEARNED_NET, solver_state::HISTORY]) {
             Some(Format::SolverState)
         } else if values {
             Some(Format::BlobProto)
-        } else if seen.len(&[4]) || seen.varint(&[5, 7]) {
+        } else if seen.len(&[datum::DATA]) || seen.varint(&[datum::LABEL, datum::ENCODED]) {
             Some(Format::Datum)
-        } else if seen.any(&[6]) {
+        } else if seen.any(&[datum::FLOAT_DATA]) {
             hint.or(Some(Format::Datum))
-        } else if seen.varint(&[2, 3]) {
+        } else if seen.varint(&[CHANNELS, HEIGHT]) {
             hint.or(Some(Format::BlobProto))
         } else {
             hint.or(Some(Format::SolverState))
         }
-    } else if seen.len(&[2]) {
+    } else if seen.len(&[net_parameter::LAYERS]) {
         Some(Format::CaffeModel)
     } else if seen.ones > 0 {
         let vector = seen.ones > 1 || looks_like_blob(cursor, seen.first[0])?;
-        Some(if vector && !seen.len(&[3]) { Format::BlobProtoVector } else { Format::CaffeModel })
-    } else if values || seen.any(&[6]) {
+        Some(if vector && !seen.len(&[net_parameter::INPUT]) { Format::BlobProtoVector } else { Format::CaffeModel })
+    } else if values || seen.any(&[DIFF]) {
         Some(Format::BlobProto)
-    } else if seen.len(&[4]) {
+    } else if seen.len(&[datum::DATA]) {
         Some(Format::Datum)
-    } else if seen.len(&[3]) {
+    } else if seen.len(&[net_parameter::INPUT]) {
         Some(Format::CaffeModel)
     } else {
         hint
@@ -254,20 +260,20 @@ fn survey(cursor: &mut Cursor<'_>) -> Result<Seen, ReadError> {
             Wire::Len => seen.len |= bit,
             _ => seen.fixed |= bit,
         }
-        seen.ones += u32::from(tag.number == 1 && tag.wire == Wire::Len);
-        if let (1..=3 | 100, Wire::Len) = (tag.number, tag.wire) {
+        seen.ones += u32::from(tag.number == blob_proto_vector::BLOBS && tag.wire == Wire::Len);
+        if let (1..=3 | net_parameter::LAYER, Wire::Len) = (tag.number, tag.wire) {
             let end = cursor.pos();
             cursor.seek(at);
             let span = protobuf::span(cursor, whole.end, "a field")?;
             cursor.seek(end);
             let slot = match tag.number {
-                100 => &mut seen.layer,
+                net_parameter::LAYER => &mut seen.layer,
                 n => &mut seen.first[n as usize - 1],
             };
             slot.get_or_insert(span);
         }
         // One layer is proof enough, and a large model has many.
-        if tag.number == 100 && tag.wire == Wire::Len {
+        if tag.number == net_parameter::LAYER && tag.wire == Wire::Len {
             seen.hundred = true;
             return Ok(seen);
         }
