@@ -291,7 +291,7 @@ impl Check<'_> {
                 self.browser.script(&format!("choose(files[0]); show('{tab}'); {act}"), &json!([]))?;
                 self.browser.until(done)?;
                 let picture = self.browser.picture()?;
-                std::fs::write(self.work.join(format!("{tab}-{width}-{scheme}.png")), page::from_base64(&picture))?;
+                std::fs::write(self.work.join(format!("{tab}-{width}-{scheme}.png")), page::from_base64(&picture)?)?;
                 let wide = "const e = document.documentElement; return e.scrollWidth - e.clientWidth;";
                 let over = self.browser.script(wide, &json!([]))?;
                 ensure!(over == 0, "{tab} at {width} pixels is {over} too wide");

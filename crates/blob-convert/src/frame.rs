@@ -4,13 +4,13 @@
 //! Relies on the formats' readers: a frame is used only if the restored file opens in the frame's format and has the
 //! tensors in the frame's holes. `receipt` writes the text around a frame.
 
-mod base64;
 mod deflate;
 mod proof;
 
 use std::io::{self, Read};
 use std::ops::Range;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use blob_io::layout::Layout;
 use blob_io::{Checkpoint, Entry, Error, Files, Format, OpenOptions, Source};
 use flate2::read::DeflateDecoder;
@@ -168,7 +168,7 @@ pub(crate) fn of(checkpoint: &Checkpoint, tensors: &[Planned]) -> Result<Result<
         bytes: checkpoint.file_len(),
         holes: stored,
         blake3: blake3::hash(&kept).to_hex().to_string(),
-        deflate: base64::encode(&deflated(&kept)),
+        deflate: BASE64_STANDARD.encode(deflated(&kept)),
     };
     let frame = Frame::new(format, checkpoint.file_len(), holes, kept);
     // A frame that cannot be restored is useless: some files are recognised by their values alone.
@@ -232,7 +232,7 @@ impl Frame {
     fn read(format: Format, text: &FrameText) -> Option<Self> {
         let holes = expand(&text.holes)?;
         let outside = len_outside(text.bytes, &holes).filter(|outside| *outside <= MAX_BYTES)?;
-        let packed = base64::decode(&text.deflate)?;
+        let packed = BASE64_STANDARD.decode(&text.deflate).ok()?;
         let mut kept = Vec::new();
         DeflateDecoder::new(&packed[..]).take(outside + 1).read_to_end(&mut kept).ok()?;
         let is_whole = kept.len() as u64 == outside && *blake3::hash(&kept).to_hex() == *text.blake3;
