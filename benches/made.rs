@@ -26,11 +26,13 @@ const FULL: [(&str, u64, u64); 3] = [("fc6", 4096, 25088), ("fc7", 4096, 4096), 
 /// A block of small finite values without a simple pattern; each payload repeats the block.
 fn values() -> Vec<u8> {
     let mut state = 16_u32;
-    let next = || {
+    std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         ((state >> 8) as f32 / (1 << 24) as f32 - 0.5) * 0.04
-    };
-    std::iter::repeat_with(next).take(1 << 18).flat_map(f32::to_le_bytes).collect()
+    })
+    .take(1 << 18)
+    .flat_map(f32::to_le_bytes)
+    .collect()
 }
 
 fn payload(out: &mut impl Write, block: &[u8], mut len: u64) -> io::Result<()> {

@@ -85,13 +85,15 @@ fn sections(options: &Options) -> Vec<Section> {
         let (title, lines) = (cases::payload(kib), own::dtypes(options.mib));
         return vec![Section { title, kib, lines }];
     }
-    let section = |(kib, cases): (usize, Vec<cases::Case>)| {
-        let mut lines: Vec<Line> = cases.into_iter().map(Line::from).collect();
-        lines.extend(if cases::CACHED.contains(&kib) { own::small(kib) } else { own::large(kib >> 10) });
-        let title = cases::payload(kib);
-        Section { title, kib, lines }
-    };
-    cases::sections(options.mib).into_iter().map(section).collect()
+    cases::sections(options.mib)
+        .into_iter()
+        .map(|(kib, cases): (usize, Vec<cases::Case>)| {
+            let mut lines: Vec<Line> = cases.into_iter().map(Line::from).collect();
+            lines.extend(if cases::CACHED.contains(&kib) { own::small(kib) } else { own::large(kib >> 10) });
+            let title = cases::payload(kib);
+            Section { title, kib, lines }
+        })
+        .collect()
 }
 
 fn print_section(section: &Section, bench: &Bench, tsv: bool) {

@@ -350,15 +350,19 @@ fn requests() -> Row {
 }
 
 fn zeroed() -> Row {
-    let round = |_| {
-        let start = Instant::now();
-        let mut memory = SyncedMem::new(LARGE);
-        black_box(memory.host_overwrite(..).expect("memory"));
-        let seconds = start.elapsed().as_secs_f64();
-        drop(memory);
-        seconds * 1e3
-    };
-    let ms = median((0..ROUNDS).map(round).collect::<Vec<_>>().into_iter());
+    let ms = median(
+        (0..ROUNDS)
+            .map(|_| {
+                let start = Instant::now();
+                let mut memory = SyncedMem::new(LARGE);
+                black_box(memory.host_overwrite(..).expect("memory"));
+                let seconds = start.elapsed().as_secs_f64();
+                drop(memory);
+                seconds * 1e3
+            })
+            .collect::<Vec<_>>()
+            .into_iter(),
+    );
     Row::at_most("zeroed 256 MiB, before the first touch", ms, "ms", 0.1)
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn machine() -> [String; 3] {
 
 /// The caches of the first core, as described by Linux.
 fn caches() -> String {
-    let cache = |index: usize| {
+    let all = (0..8).filter_map(|index: usize| {
         let read = |file: &str| {
             let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
             let text = std::fs::read_to_string(format!("{folder}/{file}")).ok()?;
@@ -91,7 +91,7 @@ fn caches() -> String {
         };
         let (level, kind, size) = (read("level")?, read("type")?, read("size")?);
         (kind != "Instruction").then(|| format!("L{level} {size}"))
-    };
-    let all: Vec<String> = (0..8).filter_map(cache).collect();
+    });
+    let all: Vec<String> = all.collect();
     if all.is_empty() { "unknown".to_owned() } else { all.join(", ") }
 }

@@ -263,8 +263,13 @@ fn a_full_disk_is_a_failed_job_and_keeps_no_half_of_a_file() {
     assert_eq!(lines.len(), several(&folder, "").len(), "a line each");
     let failed: Vec<&Value> = lines.iter().filter(|line| line["state"] == "failed").collect();
     assert!(!failed.is_empty() && failed.len() < lines.len(), "{lines:?}");
-    let full = |line: &&Value| line["error"]["message"].as_str().is_some_and(|text| text.contains("No space left"));
-    assert!(failed.iter().all(|line| line["error"]["reason"] == "io") && failed.iter().any(full), "{failed:?}");
+    assert!(
+        failed.iter().all(|line| line["error"]["reason"] == "io")
+            && failed
+                .iter()
+                .any(|line| line["error"]["message"].as_str().is_some_and(|text| text.contains("No space left"))),
+        "{failed:?}"
+    );
     let left: Vec<PathBuf> = read("left").lines().map(|path| below(path, &disk)).collect();
     let whole = tree(&folder.path().join("whole"));
     assert!(left.iter().all(|path| whole.contains_key(path)), "halves were left: {left:?}");

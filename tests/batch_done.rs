@@ -128,8 +128,7 @@ fn a_job_is_done_by_its_source_its_recipe_and_the_files_that_it_reads() {
 #[test]
 fn a_job_is_another_one_with_another_symbol_or_list() {
     let folder = Folder::new();
-    let copy = |from: &str, name: &str| fs::copy(data(from), folder.path().join(name)).map(drop).expect("copied");
-    copy("mxnet/forward/block-0000.params", "net-0000.params");
+    fs::copy(data("mxnet/forward/block-0000.params"), folder.path().join("net-0000.params")).map(drop).expect("copied");
     let symbol = fs::read_to_string(data("mxnet/forward/block-symbol.json")).expect("a golden");
     let net = golden("caffe/forward/resnet.caffemodel");
     blob(&["convert", &net, "-o", &folder.file("parts/"), "-q"]).ok();
@@ -173,12 +172,14 @@ fn a_net_in_an_archive_is_a_file_that_a_job_reads() {
     let mut job = job(&golden("mxnet/forward/block-0000.params"), &folder.file("x.onnx"));
     job["target"]["onnx"] = json!({"inputs": {"data": [1, 3, 4, 4]}});
     job["target"]["if_exists"] = json!("replace");
-    let run = |net: &str| {
-        let mut job = job.clone();
-        job["net"] = json!({"symbol": folder.file(&format!("nets.tar/{net}/net-symbol.json"))});
-        states(&blob(&["batch", &jobs(&folder, &[job]), "--json"]).ok()).remove(0)
-    };
-    assert_eq!(["a", "a", "b", "b"].map(run), ["written", "done", "redone", "done"]);
+    assert_eq!(
+        ["a", "a", "b", "b"].map(|net| {
+            let mut job = job.clone();
+            job["net"] = json!({"symbol": folder.file(&format!("nets.tar/{net}/net-symbol.json"))});
+            states(&blob(&["batch", &jobs(&folder, &[job]), "--json"]).ok()).remove(0)
+        }),
+        ["written", "done", "redone", "done"]
+    );
 }
 
 /// The bytes of this file are a BlobProto, and a net without layers, too.

@@ -175,15 +175,16 @@ fn vectors_datums_and_solver_states_are_read() {
 /// The SplitMix64 stream that the goldens' values come from (README of the data).
 fn floats_from(seed: u64, n: usize) -> Vec<f32> {
     let mut state = seed;
-    let next = || {
+    std::iter::repeat_with(|| {
         state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = state;
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^= z >> 31;
         ((z >> 40) as f64 / 16_777_216.0 * 6.0 - 3.0) as f32
-    };
-    std::iter::repeat_with(next).take(n).collect()
+    })
+    .take(n)
+    .collect()
 }
 
 fn warnings(checkpoint: &Checkpoint) -> Vec<String> {

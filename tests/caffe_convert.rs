@@ -191,12 +191,6 @@ fn the_first_of_two_layers_of_one_name_is_not_renamed_alone() {
 fn a_source_that_changes_is_noticed() {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, out) = (folder.path().join("x.caffemodel"), folder.path().join("out.caffemodel"));
-    let shorter = |path: &Path| fs::write(path, "x").expect("written");
-    let as_long = |path: &Path| {
-        // Waits, because the file system's timestamps can be coarse.
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        fs::write(path, vec![0; read(path).len()]).expect("written");
-    };
     let changes = [(true, Format::CaffeModel), (false, Format::CaffeModel), (false, Format::Npz)];
     for (cut, to) in changes {
         fs::write(&from, read(data("caffe/net/f32_v2.caffemodel"))).expect("written");
@@ -204,9 +198,11 @@ fn a_source_that_changes_is_noticed() {
         let target = Place::File { path: &out, if_exists: IfExists::Refuse };
         let plan = plan(&source, &Options::new(to), &target).expect("planned");
         if cut {
-            shorter(&from)
+            fs::write(&from, "x").expect("written")
         } else {
-            as_long(&from)
+            // As long as before. Waits, because the file system's timestamps can be coarse.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            fs::write(&from, vec![0; read(&from).len()]).expect("written");
         }
         let error = plan.run(&Silent).expect_err("changed").to_string();
         assert!(error.contains("was changed while") || error.contains("became shorter"), "{error}");

@@ -27,8 +27,12 @@ pub(crate) fn spliced(base: &[u8], splice: &Splice<'_>, specs: &[TensorSpec], va
 /// Every golden Caffe file that opens, and every real one, if available.
 pub(crate) fn sources() -> Vec<std::path::PathBuf> {
     let folders = ["blobproto", "misc", "net"].map(|folder| data("caffe").join(folder));
-    let is_caffe = |path: &std::path::PathBuf| Checkpoint::open(path).is_ok_and(|file| file.format().is_caffe());
-    folders.into_iter().chain(real("caffe/real")).flat_map(|folder| files(&folder, |_| true)).filter(is_caffe).collect()
+    folders
+        .into_iter()
+        .chain(real("caffe/real"))
+        .flat_map(|folder| files(&folder, |_| true))
+        .filter(|path| Checkpoint::open(path).is_ok_and(|file| file.format().is_caffe()))
+        .collect()
 }
 
 #[test]
@@ -52,9 +56,11 @@ fn values_of_the_same_shape_change_no_other_byte() {
     for path in sources() {
         let bytes = std::fs::read(&path).expect("readable");
         let base = Checkpoint::open(&path).expect("opens");
-        let sound =
-            |entry: &&blob_io::Entry| entry.fault().is_none() && entry.is_plain() && entry.segments().len() == 1;
-        let entries: Vec<_> = base.entries().iter().filter(sound).collect();
+        let entries = base
+            .entries()
+            .iter()
+            .filter(|entry| entry.fault().is_none() && entry.is_plain() && entry.segments().len() == 1);
+        let entries: Vec<_> = entries.collect();
         let mut splice = Splice::new(&base).expect("of Caffe");
         let (mut specs, mut values) = (Vec::new(), Vec::new());
         for entry in &entries {
@@ -155,8 +161,8 @@ fn unknown_fields_and_custom_layers_stay() {
         let base = Checkpoint::open(path).expect("opens");
         let first = base.entries().iter().find(|entry| entry.kind() == Kind::Data).expect("a blob");
         // A blob after the bias is not a bias, so the layer's parameters need not change.
-        let is_last = |entry: &&blob_io::Entry| entry.kind() == Kind::Data && entry.index() > 0;
-        let last = base.entries().iter().rfind(is_last).expect("a bias");
+        let last =
+            base.entries().iter().rfind(|entry| entry.kind() == Kind::Data && entry.index() > 0).expect("a bias");
         let touched = [first.position(), last.position()];
         let specs = [
             TensorSpec::new("t", DType::F64, Shape::new([3, 2]).expect("a shape")),

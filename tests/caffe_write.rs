@@ -31,10 +31,13 @@ pub(crate) fn assembled(layout: &Layout, tensors: &[&[u8]], base: &[u8]) -> Vec<
 /// The arrays of a file as tensors to write, and the bytes.
 pub(crate) fn tensors(source: &Checkpoint) -> (Vec<TensorSpec>, Vec<Vec<u8>>) {
     let entries = source.entries().iter();
-    let spec =
-        |entry: &blob_io::Entry| TensorSpec::new(entry.name(), entry.dtype().expect("an array"), entry.shape().clone());
-    let bytes = |entry| source.view(entry).expect("views").into_owned();
-    (entries.clone().map(spec).collect(), entries.map(bytes).collect())
+    (
+        entries
+            .clone()
+            .map(|entry| TensorSpec::new(entry.name(), entry.dtype().expect("an array"), entry.shape().clone()))
+            .collect(),
+        entries.map(|entry| source.view(entry).expect("views").into_owned()).collect(),
+    )
 }
 
 fn laid_out(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Layout, Error> {

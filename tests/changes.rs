@@ -44,17 +44,18 @@ pub(crate) fn check_said(source: &Checkpoint, written: &Checkpoint, said: &[Grou
 fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
     let mut kinds = Kinds::default();
     let arrays = |file: &Checkpoint| -> Vec<usize> {
-        let is_array = |i: &usize| file.entries()[*i].dtype().is_some();
-        (0..file.entries().len()).filter(is_array).collect()
+        (0..file.entries().len()).filter(|i: &usize| file.entries()[*i].dtype().is_some()).collect()
     };
     let nulls = |file: &Checkpoint| file.entries().len() - arrays(file).len();
     kinds.add("left-out", nulls(written) < nulls(source));
-    let beside = |file: &Checkpoint| file.entries().iter().any(|entry| entry.warnings().any(|warning| warning.is_loss));
-    let lacks = |file: &Checkpoint| file.warnings().iter().any(|warning| warning.is_loss) || beside(file);
+    let lacks = |file: &Checkpoint| {
+        let mut beside = file.entries().iter().flat_map(Entry::warnings);
+        file.warnings().iter().any(|warning| warning.is_loss) || beside.any(|warning| warning.is_loss)
+    };
     // A name that the source's reader gave is a name of the written file's own.
-    let is_new = |entry: &Entry| entry.name_warning().is_none();
-    let has_own_name = |entry: &Entry| written.entry(entry.name()).is_some_and(is_new);
-    let is_named_anew = source.entries().iter().any(|entry| entry.name_warning().is_some() && has_own_name(entry));
+    let mut named = source.entries().iter().filter(|entry| entry.name_warning().is_some());
+    let is_named_anew =
+        named.any(|entry| written.entry(entry.name()).is_some_and(|entry| entry.name_warning().is_none()));
     kinds.add("unlisted", lacks(source) && !lacks(written) || is_named_anew);
     let of = |file: &Checkpoint| -> BTreeSet<String> {
         arrays(file).into_iter().map(|i| file.entries()[i].name().to_owned()).collect()
@@ -71,31 +72,31 @@ fn shown(source: &Checkpoint, written: &Checkpoint) -> Kinds {
         places.iter().collect::<BTreeSet<_>>().len() < places.len()
     };
     kinds.add("untied", is_tied(source) && !is_tied(written));
-    let same_name = |entry: &Entry| written.entry(entry.name()).map(|other| other.shape().clone());
     let pairs = source.entries().iter().filter(|entry| entry.dtype().is_some());
-    let pairs = pairs.filter_map(|entry| Some((entry.shape().num_axes(), same_name(entry)?.num_axes())));
-    let is_padded = |file: &Checkpoint| file.format().is_neoml();
+    let pairs = pairs.filter_map(|entry| {
+        Some((entry.shape().num_axes(), written.entry(entry.name()).map(|other| other.shape().clone())?.num_axes()))
+    });
     kinds.add(
         "padded",
         if here == there {
             pairs.clone().any(|(ours, theirs)| ours != theirs)
         } else {
             // Without names, the number of axes tells.
-            is_padded(written) && source.entries().iter().any(|e| e.dtype().is_some() && e.shape().num_axes() < 7)
+            written.format().is_neoml()
+                && source.entries().iter().any(|e| e.dtype().is_some() && e.shape().num_axes() < 7)
         },
     );
     // Every file of NeoML has the same axes, and safetensors name a framework.
     let of_all = [("axes", source.format().is_neoml()), ("format", source.format() == Format::Safetensors)];
-    let said_of_all = |key: &str| key == RECEIPT_KEY || of_all.contains(&(key, true));
-    let has = |key: &str| {
-        let receipt = written.metadata().iter().find(|(known, _)| known == RECEIPT_KEY).map(|(_, text)| text);
-        let in_receipt = || -> Option<bool> {
-            let receipt: serde_json::Value = serde_json::from_str(receipt?).ok()?;
-            Some(receipt["source"]["metadata"].get(key).is_some())
-        };
-        written.metadata().iter().any(|(known, _)| known == key) || in_receipt().unwrap_or(false)
-    };
-    kinds.add("metadata-dropped", source.metadata().iter().any(|(key, _)| !said_of_all(key) && !has(key)));
+    let receipt = written.metadata().iter().find(|(known, _)| known == RECEIPT_KEY);
+    let receipt: serde_json::Value = receipt.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
+    let mut lost = source.metadata().iter().map(|(key, _)| key).filter(|key| {
+        *key != RECEIPT_KEY
+            && !of_all.contains(&(key, true))
+            && !written.metadata().iter().any(|(known, _)| known == *key)
+            && receipt["source"]["metadata"].get(key).is_none()
+    });
+    kinds.add("metadata-dropped", lost.next().is_some());
     kinds
 }
 
@@ -113,12 +114,15 @@ impl Transform for OwnLayout {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let renamed = |(place, spec): (usize, &Spec<'_>)| {
-            let mut made = Made::same(place, spec);
-            made.tensor.name.push_str(".own");
-            made
-        };
-        Ok(tensors.iter().enumerate().map(renamed).collect())
+        Ok(tensors
+            .iter()
+            .enumerate()
+            .map(|(place, spec): (usize, &Spec<'_>)| {
+                let mut made = Made::same(place, spec);
+                made.tensor.name.push_str(".own");
+                made
+            })
+            .collect())
     }
 
     fn only_once(&self) -> Option<String> {

@@ -29,26 +29,24 @@ pub(crate) fn symbol(nodes: &[Node<'_>], heads: &[usize]) -> Arc<Topology> {
 
 /// A symbol of these nodes, with these outputs.
 pub(crate) fn symbol_text(nodes: &[Node<'_>], heads: &[usize]) -> String {
-    let entry = |node: &usize| format!("[{node}, 0, 0]");
-    let list = |all: &[usize]| all.iter().map(entry).collect::<Vec<_>>().join(", ");
-    let node = |(op, name, attributes, inputs): &Node<'_>| {
+    let list = |all: &[usize]| all.iter().map(|node: &usize| format!("[{node}, 0, 0]")).collect::<Vec<_>>().join(", ");
+    let nodes = nodes.iter().map(|(op, name, attributes, inputs)| {
         let pairs = attributes.split_terminator("; ").map(|pair| pair.split_once('=').expect("a value"));
         let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key:?}: {value:?}")).collect();
         let inputs = list(inputs);
         format!(r#"{{"op": {op:?}, "name": {name:?}, "attrs": {{{}}}, "inputs": [{inputs}]}}"#, pairs.join(", "))
-    };
-    let nodes: Vec<String> = nodes.iter().map(node).collect();
-    format!(r#"{{"nodes": [{}], "heads": [{}]}}"#, nodes.join(", "), list(heads))
+    });
+    format!(r#"{{"nodes": [{}], "heads": [{}]}}"#, nodes.collect::<Vec<_>>().join(", "), list(heads))
 }
 
 /// A file of MXNet's with random values.
 pub(crate) fn params(tensors: &[(&str, &[usize])]) -> Checkpoint {
     let mut random = Random::new(3);
-    let mut filled = |dims: &[usize]| -> Vec<f32> {
-        (0..dims.iter().product()).map(|_| random.below(129) as f32 / 32.0 - 2.0).collect()
-    };
-    let all: Vec<(&str, &[usize], Vec<f32>)> =
-        tensors.iter().map(|(name, dims)| (*name, *dims, filled(dims))).collect();
+    let all = tensors.iter().map(|(name, dims)| {
+        let values = (0..dims.iter().product()).map(|_| random.below(129) as f32 / 32.0 - 2.0);
+        (*name, *dims, values.collect())
+    });
+    let all: Vec<(&str, &[usize], Vec<f32>)> = all.collect();
     let all: Vec<(&str, &[usize], &[f32])> = all.iter().map(|(name, dims, values)| (*name, *dims, &**values)).collect();
     file(if tensors[0].0.contains(':') { Format::MxnetList } else { Format::Npz }, &all)
 }
@@ -98,12 +96,13 @@ fn convolved(weight: impl Fn(usize, usize, usize, usize) -> f64) -> Vec<f64> {
     let mut random = Random::new(9);
     let image: Vec<f64> =
         (0..INPUTS * (HEIGHT + 1) * (WIDTH + 1)).map(|_| random.below(65) as f64 / 16.0 - 2.0).collect();
-    let x = |i: usize, row: usize, column: usize| image[(i * (HEIGHT + 1) + row) * (WIDTH + 1) + column];
     let mut made = Vec::new();
     for o in 0..CHANNELS {
         for (row, column) in (0..HEIGHT * WIDTH).map(|at| (at / WIDTH, at % WIDTH)) {
             let taps = (0..INPUTS * 4).map(|tap| (tap / 4, tap / 2 % 2, tap % 2));
-            made.push(taps.map(|(i, y, z)| weight(o, i, y, z) * x(i, row + y, column + z)).sum());
+            let products = taps
+                .map(|(i, y, z)| weight(o, i, y, z) * image[(i * (HEIGHT + 1) + row + y) * (WIDTH + 1) + column + z]);
+            made.push(products.sum());
         }
     }
     made
@@ -221,6 +220,20 @@ fn an_embedding_and_an_inner_product_behind_it_have_no_positions() {
     assert!(stays("arg:e_weight") && stays("arg:g_weight") && !stays("arg:f_weight"));
 }
 
+/// The index of the factor for a value of an image, a channel, a row and a column, where factors have some of these
+/// axes: all four, the last three, or two, channels and rows or the positions.
+fn factor_of([n, c, y, x]: [usize; 4], from_channels: bool, axes: usize, is_last: bool) -> Vec<usize> {
+    match (axes, is_last) {
+        (4, false) => vec![n, c, y, x],
+        (4, true) => vec![n, y, x, c],
+        (3, false) => vec![c, y, x],
+        (3, true) => vec![y, x, c],
+        (_, false) if from_channels => vec![c, y],
+        (_, true) if from_channels => vec![y, c],
+        _ => vec![y, x],
+    }
+}
+
 /// A Scale and a Bias with a factor for each value of an image, by the axes.
 #[test]
 fn factors_of_whole_images_are_permuted_with_the_channels_last() {
@@ -242,34 +255,21 @@ fn factors_of_whole_images_are_permuted_with_the_channels_last() {
         let net = Arc::new(Topology::prototxt("net.prototxt", text.as_bytes()).expect("reads"));
         let source =
             params(&[("c/0", &[CHANNELS, INPUTS, 2, 2]), ("s/0", dims), ("b/0", dims), ("f/0", &[OUTPUTS, FLAT])]);
-        // Each image, channel, row and column of a value; a factor has some of these axes.
-        let own = |full: [usize; 4]| match dims.len() {
-            4 => full.to_vec(),
-            3 => full[1..].to_vec(),
-            _ if axes.contains("axis: 1") => full[1..3].to_vec(),
-            _ => full[2..].to_vec(),
-        };
-        let last = |full: [usize; 4]| {
-            let [n, c, y, x] = full;
-            match dims.len() {
-                4 => vec![n, y, x, c],
-                3 => vec![y, x, c],
-                _ if axes.contains("axis: 1") => vec![y, c],
-                _ => vec![y, x],
-            }
-        };
-        let full = |at: usize| [0, at / (HEIGHT * WIDTH), at / WIDTH % HEIGHT, at % WIDTH];
-        let scaled = |values: Vec<f64>, file: &Checkpoint, place: &dyn Fn([usize; 4]) -> Vec<usize>| -> Vec<f64> {
+        let scaled = |values: Vec<f64>, file: &Checkpoint, is_last: bool| -> Vec<f64> {
             let (s, b) = (at(file, "s/0"), at(file, "b/0"));
-            let each = values.iter().enumerate();
-            each.map(|(at, x)| x * s(&place(full(at))) + b(&place(full(at)))).collect()
+            let each = values.iter().enumerate().map(|(at, x)| {
+                let place = [0, at / (HEIGHT * WIDTH), at / WIDTH % HEIGHT, at % WIDTH];
+                let factor = factor_of(place, axes.contains("axis: 1"), dims.len(), is_last);
+                x * s(&factor) + b(&factor)
+            });
+            each.collect()
         };
         let (c, f) = (at(&source, "c/0"), at(&source, "f/0"));
-        let truth = dense(&scaled(convolved(|o, i, y, x| c(&[o, i, y, x])), &source, &own), |o, i| f(&[o, i]));
+        let truth = dense(&scaled(convolved(|o, i, y, x| c(&[o, i, y, x])), &source, false), |o, i| f(&[o, i]));
         let fc_from = FcFrom::new(CHANNELS, HEIGHT, WIDTH).expect("extents");
         let keras = run(&source, &following(&net).transform(fc_from).transform(Layout::Hwio));
         let (c, f) = (at(&keras, "c/0"), at(&keras, "f/0"));
-        let ours = turned(&scaled(convolved(|o, i, y, x| c(&[y, x, i, o])), &keras, &last));
+        let ours = turned(&scaled(convolved(|o, i, y, x| c(&[y, x, i, o])), &keras, true));
         near(&dense(&ours, |o, i| f(&[i, o])), &truth);
         // With the channels before the positions, unmoved.
         let same = run(&source, &following(&net).transform(Layout::Oihw));

@@ -126,9 +126,8 @@ fn a_wrong_command_line_is_a_line_of_json() {
 #[test]
 fn an_error_about_one_file_names_the_file() {
     for line in &READERS {
-        let names_it = |ran: &Ran, file: &str| assert_eq!(ran.json()[0]["file"], file, "{ran:?}");
         let missing = run(&filled(line, "no/such.params", "x"), &["--json"]);
-        names_it(&missing, "no/such.params");
+        assert_eq!(missing.json()[0]["file"], "no/such.params", "{missing:?}");
         if line.contains(&"-o") {
             let words =
                 filled(line, NET, "x").join("\n").replace("x.", "no/such/folder/x.").replace("x-{}", "no/such/x-{}");

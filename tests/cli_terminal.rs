@@ -120,12 +120,11 @@ fn what_a_signal_interrupts_ends_with_one_whole_line() {
         let _input = child.stdin.take();
         // The signal comes as soon as a handler stands, and a little later.
         let status = format!("/proc/{}/status", child.id());
-        let is_caught = || {
+        while !({
             let status = fs::read_to_string(&status).unwrap();
             let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
             u64::from_str_radix(caught, 16).unwrap() & 0b10 != 0
-        };
-        while !is_caught() {
+        }) {
             std::thread::sleep(Duration::from_millis(1));
         }
         let mut pipe = child.stdout.take().unwrap();

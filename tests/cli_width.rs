@@ -166,10 +166,14 @@ fn files_with_long_names(folder: &Folder) -> Vec<String> {
             continue;
         };
         let all = crate::support::files(&folder, |_| true);
-        let has_values = |path: &&std::path::PathBuf| {
-            blob_io::Checkpoint::open(path).is_ok_and(|file| file.entries().iter().any(|entry| entry.byte_len() > 0))
-        };
-        files.extend(all.iter().filter(has_values).map(|path| path.to_str().unwrap().to_owned()));
+        files.extend(
+            all.iter()
+                .filter(|path| {
+                    blob_io::Checkpoint::open(path)
+                        .is_ok_and(|file| file.entries().iter().any(|entry| entry.byte_len() > 0))
+                })
+                .map(|path| path.to_str().unwrap().to_owned()),
+        );
     }
     files
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blob_convert::{Options, Place, Silent, Watch, plan, verify};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::{Bytes, Checkpoint, Entry, Error, Format, IfExists, Writer};
+use blob_io::{Bytes, Checkpoint, Error, Format, IfExists, Writer};
 
 use crate::support::conversion::to_file;
 use crate::support::message::{floats, layer, len, shape};
@@ -45,11 +45,10 @@ pub(crate) fn folders() -> Vec<PathBuf> {
 
 /// Shape and bytes of every array that has elements, by name.
 pub(crate) fn contents(checkpoint: &Checkpoint) -> BTreeMap<String, (Vec<usize>, Vec<u8>)> {
-    let stored = |e: &&Entry| e.dtype().is_some();
     checkpoint
         .entries()
         .iter()
-        .filter(stored)
+        .filter(|e| e.dtype().is_some())
         .map(|e| {
             let bytes = checkpoint.view(e).expect("views").into_owned();
             (e.name().to_owned(), (e.shape().dims().to_vec(), bytes))

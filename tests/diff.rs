@@ -80,17 +80,16 @@ fn the_figures_are_those_of_numpy() {
 /// Under `--exact` shapes must be the same, also those of a tensor that has another name.
 #[test]
 fn a_tensor_of_another_name_and_shape_is_renamed_unless_shapes_count() {
-    let one = |shape: &str| {
-        let header = format!(r#"{{"{shape}":{{"dtype":"F32","shape":{shape},"data_offsets":[0,16]}},"#);
-        let other = r#""same":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}}"#;
-        open("x.safetensors", &safetensors(&(header + other), &[7; 17])).expect("opens")
-    };
     for (shapes, tolerance, expected) in [
         (["[1,1,1,4]", "[4]"], Tolerance::NONE, (1, 0, 0)),
         (["[1,1,1,4]", "[4]"], Tolerance::Exact, (0, 1, 1)),
         (["[4]", "[4] "], Tolerance::Exact, (1, 0, 0)),
     ] {
-        let [ours, theirs] = shapes.map(one);
+        let [ours, theirs] = shapes.map(|shape| {
+            let header = format!(r#"{{"{shape}":{{"dtype":"F32","shape":{shape},"data_offsets":[0,16]}},"#);
+            let other = r#""same":{"dtype":"U8","shape":[1],"data_offsets":[16,17]}}"#;
+            open("x.safetensors", &safetensors(&(header + other), &[7; 17])).expect("opens")
+        });
         let tally = diff(&ours, &theirs, tolerance, &Silent, &mut |_| {}, &mut |_| Ok::<(), Error>(())).expect("read");
         assert_eq!((tally.renamed, tally.removed, tally.added), expected, "{shapes:?} {tolerance:?}");
     }

@@ -8,12 +8,12 @@ use crate::support::{Folder, blob};
 
 /// Blobs of these shapes that contain 0, 1, 2, …, and diffs that are larger by 1000.
 fn with_diffs(name: &str, kind: &str, blobs: &[&[u64]]) -> Vec<u8> {
-    let blob = |dims: &&[u64]| {
+    let blobs = blobs.iter().flat_map(|dims: &&[u64]| {
         let values: Vec<f32> = (0..dims.iter().product()).map(|i: u64| i as f32).collect();
         let diff: Vec<u8> = values.iter().flat_map(|value| (value + 1000.0).to_le_bytes()).collect();
         len(7, &[shape(dims), floats(&values), len(6, &diff)].concat())
-    };
-    let blobs: Vec<u8> = blobs.iter().flat_map(blob).collect();
+    });
+    let blobs: Vec<u8> = blobs.collect();
     len(100, &[len(1, name.as_bytes()), len(2, kind.as_bytes()), blobs].concat())
 }
 

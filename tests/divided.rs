@@ -155,15 +155,14 @@ fn unpacked_values_are_held_within_one_limit() {
     let path = folder.with("w.npz", file);
     let mut recipe = divided(&folder, Divide::ByPart).step(Split::new("w", 0, vec![LEN / 4; 4], Vec::new()));
     recipe.target.if_exists = IfExists::Replace;
-    let read = |max_alloc: usize| {
+    let [narrow, wide] = [LEN + LEN / 2, 2 * LEN].map(|max_alloc: usize| {
         let limits = Limits { max_alloc: max_alloc as u64, ..Limits::default() };
         let source = OpenOptions::new().limits(limits).open(&path).expect("opens");
         let before = source.bytes_read();
         let files = written(&recipe, &source, &folder);
         assert_eq!(*files[3].view(&files[3].entries()[1]).expect("a diff"), values[LEN / 4 * 3..]);
         source.bytes_read() - before
-    };
-    let [narrow, wide] = [LEN + LEN / 2, 2 * LEN].map(read);
+    });
     assert!(narrow > wide + LEN as u64, "{narrow} {wide}");
 }
 

@@ -128,8 +128,8 @@ fn every_edited_field_of_a_receipt_is_noticed() {
             let bytes = std::fs::read(file).expect("readable");
             let honest = receipt(&open("x.safetensors", &bytes).expect("opens"));
             let opened = open("x.safetensors", &bytes).expect("opens");
-            let replays = |remark: &String| !remark.contains("no transforms");
-            let before: Vec<String> = remarks(&opened, Some(&of)).into_iter().filter(replays).collect();
+            let before: Vec<String> =
+                remarks(&opened, Some(&of)).into_iter().filter(|remark| !remark.contains("no transforms")).collect();
             assert_eq!(before, [""; 0], "{file}");
             let mut paths = Vec::new();
             leaves(&honest, "", &mut paths);
@@ -160,12 +160,12 @@ fn every_edited_field_about_several_sources_is_noticed() {
     blob(&["convert", &first, "-o", &second]).ok();
     blob(&["merge", &first, &second, "--prefix", "-o", &merged]).ok();
     let bytes = std::fs::read(&merged).expect("readable");
-    let sources = || [&first, &second].map(|file| Checkpoint::open(file).expect("opens"));
     let said = |receipt: &Value| {
         let file = open("x.safetensors", &with_receipt(&bytes, receipt, "", None)).expect("opens");
         let mut all = remarks(&file, None);
         all.retain(|remark| !remark.contains("no transforms"));
-        verify::against_all(&file, &sources(), &verify::By::default(), &Silent, &mut |remark| match remark {
+        let sources = [&first, &second].map(|file| Checkpoint::open(file).expect("opens"));
+        verify::against_all(&file, &sources, &verify::By::default(), &Silent, &mut |remark| match remark {
             Remark::Finding(finding) => all.push(finding.message),
             Remark::Note(note) => all.push(note),
             _ => {}

@@ -119,8 +119,11 @@ fn check_sums(blob: &AnyBlob, part: Part, caffe: [&str; 2], row: &[String]) {
 fn first_words(blob: &AnyBlob) -> String {
     let bytes = blob.data().bytes().expect("data");
     let words = bytes.chunks(blob.dtype().size()).take(8);
-    let word = |bytes: &[u8]| bytes.iter().rev().map(|b| format!("{b:02x}")).collect::<String>();
-    match words.map(word).collect::<Vec<_>>().join(",") {
+    match words
+        .map(|bytes: &[u8]| bytes.iter().rev().map(|b| format!("{b:02x}")).collect::<String>())
+        .collect::<Vec<_>>()
+        .join(",")
+    {
         none if none.is_empty() => "-".to_string(),
         words => words,
     }

@@ -121,8 +121,7 @@ fn what_neoml_misuses_is_refused() {
 
 /// Whether a misuse of `y` is refused with the right error; `None` for a misuse of something else.
 fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
-    let shape = |dims: [usize; 7]| Shape::new(dims).expect("a shape");
-    let blob = |dims, dtype| AnyBlob::new(shape(dims), dtype).expect("a blob");
+    let blob = |dims, dtype| AnyBlob::new(Shape::new(dims).expect("a shape"), dtype).expect("a blob");
     Some(match case {
         "add: sizes differ (other smaller)" => {
             let x = blob([2, 1, 1, 2, 1, 1, 1], DType::F32);
@@ -134,8 +133,7 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
         }
         "add: types differ" => {
             let result = blob_ops::add(y, &small(DType::I32), Part::Data);
-            let mismatch = |it: &Mismatch| matches!(it, Mismatch::DType { wanted: DType::F32, got: DType::I32, .. });
-            matches!(result, Err(Error::Mismatch { argument: Argument::In, mismatch: ref it, .. }) if mismatch(it))
+            matches!(result, Err(Error::Mismatch { argument: Argument::In, mismatch: ref it, .. }) if matches!(it, Mismatch::DType { wanted: DType::F32, got: DType::I32, .. }))
         }
         "fill<float> of an int blob" => {
             let mut ints = small(DType::I32);
@@ -163,6 +161,5 @@ fn is_refused(case: &str, y: &mut AnyBlob) -> Option<bool> {
 }
 
 fn expect_shapes(result: Result<(), Error>) -> bool {
-    let extent = |it: &Mismatch| matches!(it, Mismatch::Extent { .. });
-    matches!(result, Err(Error::Mismatch { op: "add", argument: Argument::In, mismatch: ref it, .. }) if extent(it))
+    matches!(result, Err(Error::Mismatch { op: "add", argument: Argument::In, mismatch: ref it, .. }) if matches!(it, Mismatch::Extent { .. }))
 }

@@ -163,8 +163,9 @@ fn paths(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => fields.iter().for_each(|(key, value)| at(key, value)),
         Value::Array(items) => {
-            let is_taken = |place: &usize| *place < 2 || *place + 1 == items.len();
-            (0..items.len()).filter(is_taken).for_each(|place| at(&place.to_string(), &items[place]));
+            (0..items.len())
+                .filter(|place: &usize| *place < 2 || *place + 1 == items.len())
+                .for_each(|place| at(&place.to_string(), &items[place]));
         }
         _ => {}
     }

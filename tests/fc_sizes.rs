@@ -27,11 +27,10 @@ fn rows() -> impl Iterator<Item = Row<'static>> {
     lines.map(|line| {
         let mut words = line.split(' ');
         let layer = words.next().expect("a layer");
-        let mut sides = || {
+        let [input, kernel, stride, pad, dilation, output] = [(); 6].map(|()| {
             let (height, width) = words.next().expect("sides").split_once('x').expect("two");
             [height, width].map(|side| side.parse().expect("a number"))
-        };
-        let [input, kernel, stride, pad, dilation, output] = [(); 6].map(|()| sides());
+        });
         Row { layer, input, kernel, stride, pad, dilation, output }
     })
 }

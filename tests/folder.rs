@@ -36,12 +36,14 @@ fn race(target: &Path, if_exists: IfExists) -> Vec<Result<(), Error>> {
     let wait = Barrier::new(WRITERS);
     std::thread::scope(|scope| {
         let wait = &wait;
-        let write = move |writer| {
-            let dir = begin(target, writer, if_exists);
-            wait.wait();
-            dir?.finish()
-        };
-        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        let writers = (0..WRITERS).map(|writer| {
+            scope.spawn(move || {
+                let dir = begin(target, writer, if_exists);
+                wait.wait();
+                dir?.finish()
+            })
+        });
+        let writers: Vec<_> = writers.collect();
         writers.into_iter().map(|w| w.join().unwrap()).collect()
     })
 }
@@ -99,12 +101,12 @@ fn processes_that_write_one_folder_do_not_disturb_each_other() {
         if force {
             args.push("--force");
         }
-        let start = || {
+        let all = (0..WRITERS).map(|_| {
             let mut one = command(&args);
             one.stdout(Stdio::null()).stderr(Stdio::piped());
             one.spawn().unwrap()
-        };
-        let all: Vec<_> = (0..WRITERS).map(|_| start()).collect();
+        });
+        let all: Vec<_> = all.collect();
         let all = all.into_iter().map(|one| one.wait_with_output().unwrap());
         let failed: Vec<String> =
             all.filter(|one| !one.status.success()).map(|one| String::from_utf8(one.stderr).unwrap()).collect();

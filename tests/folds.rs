@@ -136,12 +136,6 @@ proptest! {
         let (gamma, beta, x) = (take(13, outputs), take(17, outputs), take(19, inputs));
         let stored = |values: &[f32]| values.iter().map(|v| v * factor).collect::<Vec<f32>>();
         let (per_in, per_out) = (inputs / groups, outputs / groups);
-        // The index of the weight from an input to an output.
-        let place = |o: usize, i: usize| match kind {
-            0 => Some(o * per_in + i % per_in).filter(|_| i / per_in == o / per_out),
-            1 => Some(i * per_out + o % per_out).filter(|_| i / per_in == o / per_out),
-            _ => Some(i * outputs + o).filter(|_| groups == 1),
-        };
         prop_assume!(kind != 2 || groups == 1);
         let (type_name, param, dims): (_, _, Vec<usize>) = match kind {
             0 => ("Convolution", format!("convolution_param {{ group: {groups} bias_term: {has_bias} }}"), vec![outputs, per_in, 1, 1]),
@@ -174,7 +168,18 @@ proptest! {
         prop_assert_eq!(all.entries().len(), 2);
         let (weights, biases) = (values(&all, "l/0"), values(&all, "l/1"));
         for o in 0..outputs {
-            let sum = |w: &[f32]| (0..inputs).filter_map(|i| Some(f64::from(w[place(o, i)?]) * f64::from(x[i]))).sum::<f64>();
+            let sum = |w: &[f32]| -> f64 {
+                // Of the weights from an input to an output.
+                let products = (0..inputs).filter_map(|i| {
+                    let place = match kind {
+                        0 => Some(o * per_in + i % per_in).filter(|_| i / per_in == o / per_out),
+                        1 => Some(i * per_out + o % per_out).filter(|_| i / per_in == o / per_out),
+                        _ => Some(i * outputs + o).filter(|_| groups == 1),
+                    };
+                    Some(f64::from(w[place?]) * f64::from(x[i]))
+                });
+                products.sum()
+            };
             let y = sum(&weight) + if has_bias { f64::from(bias[o]) } else { 0.0 };
             let y = (y - f64::from(mean[o])) / (f64::from(variance[o]) + 1e-5).sqrt();
             let wanted = if has_scale { y * f64::from(gamma[o]) + f64::from(beta[o]) } else { y };

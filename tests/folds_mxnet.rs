@@ -18,9 +18,9 @@ fn symbol(norm: &str, more: &str) -> Symbol {
 }
 
 fn symbol_text(norm: &str, more: &str) -> String {
-    let variable = |name: &str| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}, "#);
-    let variables: String =
-        ["data", "c_weight", "c_bias", "b_gamma", "b_beta", "b_moving_mean", "b_moving_var"].map(variable).concat();
+    let variables: String = ["data", "c_weight", "c_bias", "b_gamma", "b_beta", "b_moving_mean", "b_moving_var"]
+        .map(|name| format!(r#"{{"op": "null", "name": "{name}", "inputs": []}}, "#))
+        .concat();
     format!(
         r#"{{"nodes": [{variables}
             {{"op": "Convolution", "name": "c", "attrs": {{"kernel": "(1, 1)", "num_filter": "2"}},

@@ -39,31 +39,32 @@ struct Blob {
 type Weights = HashMap<String, (Vec<usize>, Vec<f64>)>;
 
 fn parsed(text: &str) -> Vec<Node> {
-    let node = |text: &str| {
-        if let Some((name, dims)) = text.split_once('[') {
-            let (dims, is_stated) = dims.strip_suffix("]?").map_or((dims.trim_end_matches(']'), true), |d| (d, false));
-            let dims = dims.split(',').map(|n| n.parse().expect("an extent")).collect();
-            let none = (String::new(), Vec::new(), 0);
-            return Node {
-                name: name.to_owned(),
-                kind: none.0,
-                bottoms: none.1,
-                outputs: none.2,
-                dims: Some((dims, is_stated)),
-            };
-        }
-        let (name, rest) = text.split_once('=').expect("a name");
-        let (kind, rest) = rest.split_once('(').expect("a type");
-        let (bottoms, outputs) = rest.split_once(')').expect("bottoms");
-        Node {
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            bottoms: bottoms.split(',').map(str::to_owned).collect(),
-            outputs: outputs.trim_start_matches(':').parse().unwrap_or(0),
-            dims: None,
-        }
-    };
     text.split_whitespace().map(node).collect()
+}
+
+fn node(text: &str) -> Node {
+    if let Some((name, dims)) = text.split_once('[') {
+        let (dims, is_stated) = dims.strip_suffix("]?").map_or((dims.trim_end_matches(']'), true), |d| (d, false));
+        let dims = dims.split(',').map(|n| n.parse().expect("an extent")).collect();
+        let none = (String::new(), Vec::new(), 0);
+        return Node {
+            name: name.to_owned(),
+            kind: none.0,
+            bottoms: none.1,
+            outputs: none.2,
+            dims: Some((dims, is_stated)),
+        };
+    }
+    let (name, rest) = text.split_once('=').expect("a name");
+    let (kind, rest) = rest.split_once('(').expect("a type");
+    let (bottoms, outputs) = rest.split_once(')').expect("bottoms");
+    Node {
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        bottoms: bottoms.split(',').map(str::to_owned).collect(),
+        outputs: outputs.trim_start_matches(':').parse().unwrap_or(0),
+        dims: None,
+    }
 }
 
 fn prototxt(net: &[Node]) -> String {
@@ -104,8 +105,11 @@ fn computed(
         let mut by_channel = |count: usize, value: fn(f64, &[f64]) -> f64| {
             let n = x.values.len() / x.dims[0];
             let own: Vec<Vec<f64>> = (0..count).map(|i| weights(&format!("{name}/{i}"), &[x.dims[0]])).collect();
-            let at = |(at, x): (usize, &f64)| value(*x, &own.iter().map(|own| own[at / n]).collect::<Vec<_>>());
-            Some(Blob { values: x.values.iter().enumerate().map(at).collect(), ..x.clone() })
+            let values = x.values.iter().enumerate().map(|(at, x)| {
+                let own: Vec<f64> = own.iter().map(|own| own[at / n]).collect();
+                value(*x, &own)
+            });
+            Some(Blob { values: values.collect(), ..x.clone() })
         };
         let made = match &*node.kind {
             "ReLU" => Blob { values: x.values.iter().map(|x| x.max(0.0)).collect(), ..x.clone() },
@@ -122,15 +126,17 @@ fn computed(
             "Convolution" if x.dims.len() == 3 => {
                 let (c, n) = (x.dims[0], x.dims[1] * x.dims[2]);
                 let w = weights(&format!("{name}/0"), &[node.outputs, c, 1, 1]);
-                let at = |o: usize, p: usize| (0..c).map(|i| w[o * c + i] * x.values[i * n + p]).sum();
-                let values = (0..node.outputs).flat_map(|o| (0..n).map(move |p| (o, p))).map(|(o, p)| at(o, p));
+                let values = (0..node.outputs)
+                    .flat_map(|o| (0..n).map(move |p| (o, p)))
+                    .map(|(o, p)| (0..c).map(|i| w[o * c + i] * x.values[i * n + p]).sum());
                 Blob { dims: vec![node.outputs, x.dims[1], x.dims[2]], values: values.collect(), is_flat: false }
             }
             "InnerProduct" => {
                 let x = flattened(x, is_last).values;
                 let w = weights(&format!("{name}/0"), &[node.outputs, x.len()]);
-                let row = |o: usize| w[o * x.len()..][..x.len()].iter().zip(&x).map(|(w, x)| w * x).sum();
-                Blob { dims: vec![node.outputs], values: (0..node.outputs).map(row).collect(), is_flat: false }
+                let rows = (0..node.outputs).map(|o| &w[o * x.len()..][..x.len()]);
+                let values = rows.map(|row| row.iter().zip(&x).map(|(w, x)| w * x).sum());
+                Blob { dims: vec![node.outputs], values: values.collect(), is_flat: false }
             }
             "Eltwise" if of.iter().all(|y| y.dims == x.dims) => Blob {
                 values: (0..x.values.len()).map(|at| of.iter().map(|y| y.values[at]).sum()).collect(),
@@ -155,17 +161,17 @@ fn computed(
 fn flattened(x: &Blob, is_last: bool) -> Blob {
     let [channels, height, width] = x.dims[..] else { return x.clone() };
     let n = height * width;
-    let from = |at: usize| if is_last { at % channels * n + at / channels } else { at };
     let is_flat = x.is_flat || channels > 1 && n > 1;
-    Blob { dims: vec![channels * n], values: (0..channels * n).map(|at| x.values[from(at)]).collect(), is_flat }
+    let from = (0..channels * n).map(|at| if is_last { at % channels * n + at / channels } else { at });
+    Blob { dims: vec![channels * n], values: from.map(|from| x.values[from]).collect(), is_flat }
 }
 
 /// Each value divided by the sum over the neighbouring channels.
 fn neighbours(x: &Blob) -> Blob {
     let n = x.values.len() / x.dims[0];
     let square = |at: Option<usize>| at.and_then(|at| x.values.get(at)).map_or(0.0, |x| x * x);
-    let at = |at: usize| x.values[at] / (1.0 + square(Some(at)) + square(at.checked_sub(n)) + square(Some(at + n)));
-    Blob { values: (0..x.values.len()).map(at).collect(), ..x.clone() }
+    let sums = (0..).map(|at: usize| 1.0 + square(Some(at)) + square(at.checked_sub(n)) + square(Some(at + n)));
+    Blob { values: x.values.iter().zip(sums).map(|(x, sum)| x / sum).collect(), ..x.clone() }
 }
 
 /// Random values, each exact as an f32.
@@ -227,15 +233,18 @@ fn outcome(net: &[Node], text: &str, options: Options, random: &mut Random) -> O
         (name, if is_image { reversed(&blob) } else { blob })
     });
     let ours = computed(net, &given.collect(), !is_rgb, &mut |name, _| wide(&out, name)).expect("as before");
-    let differs = |node: &&Node| {
-        // A flattening that no inner product reads has the framework's order.
-        let (ours, truth) = (&ours[&node.name], &truth[&node.name]);
-        let is_inner =
-            node.dims.is_some() || truth.is_flat || net.iter().any(|other| other.bottoms.contains(&node.name));
-        let most = truth.values.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
-        !is_inner && ours.values.iter().zip(&truth.values).any(|(a, b)| (a - b).abs() > 1e-5 * most)
-    };
-    let wrong: Vec<&str> = net.iter().filter(differs).map(|node| &*node.name).collect();
+    let wrong = net
+        .iter()
+        .filter(|node| {
+            // A flattening that no inner product reads has the framework's order.
+            let (ours, truth) = (&ours[&node.name], &truth[&node.name]);
+            let is_inner =
+                node.dims.is_some() || truth.is_flat || net.iter().any(|other| other.bottoms.contains(&node.name));
+            let most = truth.values.iter().fold(1.0, |most: f64, x| most.max(x.abs()));
+            !is_inner && ours.values.iter().zip(&truth.values).any(|(a, b)| (a - b).abs() > 1e-5 * most)
+        })
+        .map(|node| &*node.name);
+    let wrong: Vec<&str> = wrong.collect();
     Some(if wrong.is_empty() { Outcome::Same } else { Outcome::Wrong(wrong.join(", ")) })
 }
 
@@ -309,12 +318,12 @@ fn random_case(random: &mut Random) -> (Vec<Node>, String) {
     for _ in 0..2 + random.below(7) {
         let (kind, count) = *random.one(KINDS);
         // Most layers follow the last one.
-        let mut bottom = || {
+        let bottoms = (0..count).map(|_| {
             let far = if random.once_in(8) { 0 } else { inputs.len() };
             let near = if random.once_in(2) { net.len() - 1 } else { far };
             net[near + random.below(net.len() - near)].name.clone()
-        };
-        let bottoms: Vec<String> = (0..count).map(|_| bottom()).collect();
+        });
+        let bottoms: Vec<String> = bottoms.collect();
         let name = names[random.below(names.len())].to_string();
         net.push(Node { name, kind: kind.to_owned(), bottoms, outputs: 1 + random.below(4), dims: None });
         let made = computed(&net, &inputs, false, &mut |_, dims| vec![0.0; dims.iter().product()]);

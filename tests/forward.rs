@@ -87,10 +87,10 @@ impl Weights {
     fn linear(&self, module: &str, x: &Map) -> Map {
         let (_, w) = self.get(&format!("{module}.weight"));
         let (_, bias) = self.get(&format!("{module}.bias"));
-        let row =
-            |o: usize| w[o * x.values.len()..][..x.values.len()].iter().zip(&x.values).map(|(w, x)| w * x).sum::<f64>();
         assert_eq!(w.len(), bias.len() * x.values.len(), "{module}");
-        Map::of([bias.len(), 1, 1], |o, _, _| row(o) + bias[o])
+        Map::of([bias.len(), 1, 1], |o, _, _| {
+            w[o * x.values.len()..][..x.values.len()].iter().zip(&x.values).map(|(w, x)| w * x).sum::<f64>() + bias[o]
+        })
     }
 
     fn bn(&self, module: &str, x: Map, eps: f64) -> Map {
@@ -124,11 +124,13 @@ impl Weights {
             let dot = |w: &[f64], row: usize, x: &[f64]| {
                 w[row * x.len()..][..x.len()].iter().zip(x).map(|(w, x)| w * x).sum::<f64>()
             };
-            let gate = |g: usize, n: usize| {
-                let row = g * cells + n;
-                dot(&w_x, row, x) + b_x[row] + dot(&w_h, row, &h) + b_h[row]
-            };
-            let gates: Vec<[f64; 4]> = (0..cells).map(|n| [0, 1, 2, 3].map(|g| gate(g, n))).collect();
+            let gates = (0..cells).map(|n| {
+                [0, 1, 2, 3].map(|g| {
+                    let row = g * cells + n;
+                    dot(&w_x, row, x) + b_x[row] + dot(&w_h, row, &h) + b_h[row]
+                })
+            });
+            let gates: Vec<[f64; 4]> = gates.collect();
             for (n, [i, f, g, o]) in gates.into_iter().enumerate() {
                 c[n] = sigmoid(f) * c[n] + sigmoid(i) * g.tanh();
                 h[n] = sigmoid(o) * c[n].tanh();
@@ -326,8 +328,7 @@ fn resnet20_of_gluoncv_computes_what_mxnet_does() {
         return report("NOT TESTED: forward: ResNet-20, BLOB_REAL_DATA is not set");
     };
     let stem = folder.join("dmlc__web-data__gluoncv__models__cifar_resnet20_v1");
-    let at = |end: &str| format!("{}{end}", stem.display());
-    let source = Checkpoint::open(at("-0000.params")).expect("opens");
+    let source = Checkpoint::open(format!("{}-0000.params", stem.display())).expect("opens");
     let (x, theirs) = golden(&data("mxnet/forward/resnet20.npz"));
     for is_folded in [false, true] {
         let w = Weights::of(&source, None, is_folded);
@@ -374,8 +375,10 @@ fn mtcnn_computes_what_opencv_does() {
         let x = conv(2, &x);
         let x = conv(3, &if is_first { x } else { x.pool_by_two(3) });
         let x = if is_first { x } else { w.prelu("prelu4", w.linear("fc", &x)) };
-        let head = |name: &str| if is_first { w.conv(name, &x, (0, 1, 1)) } else { w.linear(name, &x) };
-        let values = ["score", "bbox_pred"].iter().flat_map(|name| head(name).values).collect();
+        let values = ["score", "bbox_pred"]
+            .iter()
+            .flat_map(|name| (if is_first { w.conv(name, &x, (0, 1, 1)) } else { w.linear(name, &x) }).values);
+        let values = values.collect();
         compare(&Map { dims: [6, 1, 1], values }, &theirs, stem);
     }
     report("forward: MTCNN det1, det2");

@@ -40,12 +40,18 @@ fn all() -> Vec<PathBuf> {
 
 /// Each entry with the bytes, or the error.
 fn contents(file: &Checkpoint) -> Vec<String> {
-    let content = |e| match file.view(e) {
-        Ok(bytes) => blake3::hash(&bytes).to_string(),
-        Err(error) => error.reason().to_string(),
-    };
     let entries = file.entries().iter();
-    entries.map(|e| format!("{e:?} {}", content(e))).collect()
+    entries
+        .map(|e| {
+            format!(
+                "{e:?} {}",
+                match file.view(e) {
+                    Ok(bytes) => blake3::hash(&bytes).to_string(),
+                    Err(error) => error.reason().to_string(),
+                }
+            )
+        })
+        .collect()
 }
 
 #[test]

@@ -24,12 +24,14 @@ const SHARED: &str = "conv2/0";
 
 /// Dtype, shape and bytes of each array, by name.
 fn arrays(file: &Checkpoint) -> BTreeMap<String, (String, Vec<usize>, Vec<u8>)> {
-    let array = |entry: &blob_io::Entry| {
-        let bytes = file.view(entry).unwrap_or_else(|e| panic!("{e}")).into_owned();
-        let dtype = entry.dtype().expect("an array").to_string();
-        (entry.name().to_owned(), (dtype, entry.shape().dims().to_vec(), bytes))
-    };
-    file.entries().iter().map(array).collect()
+    file.entries()
+        .iter()
+        .map(|entry| {
+            let bytes = file.view(entry).unwrap_or_else(|e| panic!("{e}")).into_owned();
+            let dtype = entry.dtype().expect("an array").to_string();
+            (entry.name().to_owned(), (dtype, entry.shape().dims().to_vec(), bytes))
+        })
+        .collect()
 }
 
 #[test]
@@ -95,15 +97,17 @@ fn a_new_caffemodel_holds_what_the_hdf5_file_held() {
 /// The tensors of a line of JSON by name, without properties of the file: offset, layer, warnings.
 fn tensors(line: &Value) -> BTreeMap<String, Value> {
     let tensors = line["tensors"].as_array().expect("a list");
-    let own = |tensor: &Value| {
-        let mut tensor = tensor.clone();
-        let fields = tensor.as_object_mut().expect("an object");
-        for field in ["index", "layer_type", "position", "offset", "pieces", "warnings"] {
-            fields.remove(field);
-        }
-        (tensor["name"].as_str().expect("a name").to_owned(), tensor)
-    };
-    tensors.iter().map(own).collect()
+    tensors
+        .iter()
+        .map(|tensor| {
+            let mut tensor = tensor.clone();
+            let fields = tensor.as_object_mut().expect("an object");
+            for field in ["index", "layer_type", "position", "offset", "pieces", "warnings"] {
+                fields.remove(field);
+            }
+            (tensor["name"].as_str().expect("a name").to_owned(), tensor)
+        })
+        .collect()
 }
 
 #[test]

@@ -139,19 +139,18 @@ pub(crate) fn soft_links(size: usize) -> Vec<u8> {
     let mut file = File::new();
     let at = file.add(&[0; 8]);
     let dataset = file.object(&floats(at));
-    let soft = |name: &str, to: &str| {
-        let (name_len, to_len) = (name.len() as u8, (to.len() as u16).to_le_bytes());
-        message(6, &[&[1, 8, 1, name_len], name.as_bytes(), &to_len, to.as_bytes()].concat())
-    };
     let each = size / 70 / 700 + 1;
-    let groups: Vec<u64> = (0..each)
-        .map(|_| {
-            let first = link("0", dataset);
-            let rest = (1..700).map(|i| soft(&format!("{i}"), &format!("{}{}", "./".repeat(10), i - 1)));
-            let links: Vec<Vec<u8>> = std::iter::once(first).chain(rest).collect();
-            file.object(&links)
-        })
-        .collect();
+    let groups = (0..each).map(|_| {
+        let first = link("0", dataset);
+        let rest = (1..700).map(|i| {
+            let (name, to) = (format!("{i}"), format!("{}{}", "./".repeat(10), i - 1));
+            let (name_len, to_len) = (name.len() as u8, (to.len() as u16).to_le_bytes());
+            message(6, &[&[1, 8, 1, name_len], name.as_bytes(), &to_len, to.as_bytes()].concat())
+        });
+        let links: Vec<Vec<u8>> = std::iter::once(first).chain(rest).collect();
+        file.object(&links)
+    });
+    let groups: Vec<u64> = groups.collect();
     linked(file, &groups)
 }
 
@@ -167,14 +166,14 @@ pub(crate) fn texts_in_one_heap(size: usize) -> Vec<u8> {
     }
     let heap = file.add(&heap);
     let text = [0x19, 1, 0, 0, 16, 0, 0, 0, 0x13, 0, 0, 0, 1, 0, 0, 0];
-    let attribute = |i: u32| {
+    let attributes = (0..900).map(|i: u32| {
         let reference = [&2_u32.to_le_bytes()[..], &heap.to_le_bytes(), &(3001 + i).to_le_bytes()].concat();
         let name = format!("{i:07}\0");
         let sizes = [8_u16, text.len() as u16, 8].map(u16::to_le_bytes).concat();
         let head = [&[1, 0][..], &sizes, name.as_bytes(), &text, &[1, 0, 0, 0, 0, 0, 0, 0]].concat();
         message(12, &[head, reference].concat())
-    };
-    let attributes: Vec<Vec<u8>> = (0..900).map(attribute).collect();
+    });
+    let attributes: Vec<Vec<u8>> = attributes.collect();
     let root = file.object(&attributes);
     file.finish(root)
 }

@@ -14,9 +14,10 @@ use crate::support::{data, open, real, report};
 
 /// Whether HDF5 can hold all these names as paths.
 fn fit(tensors: &[Tensor]) -> bool {
-    let path = |name: &str| name.split('/').all(|part| !part.is_empty() && part != "." && !part.contains('\0'));
-    let below = |a: &Tensor, b: &Tensor| b.name.strip_prefix(&*a.name).is_some_and(|rest| rest.starts_with('/'));
-    tensors.iter().all(|a| path(&a.name) && !tensors.iter().any(|b| below(a, b)))
+    tensors.iter().all(|a| {
+        a.name.split('/').all(|part| !part.is_empty() && part != "." && !part.contains('\0'))
+            && !tensors.iter().any(|b| b.name.strip_prefix(&*a.name).is_some_and(|rest| rest.starts_with('/')))
+    })
 }
 
 proptest! {
@@ -71,9 +72,9 @@ fn look_up(file: &[u8], name: &str) -> Option<u64> {
 fn trees_of_every_depth_are_found_again() {
     // A leaf has 8 names and a node 32 children.
     for count in [0, 1, 8, 9, 256, 257, 2048] {
-        let name = |i: usize| format!("layer{}", i * 7919 % 10_000);
-        let tensors: Vec<Tensor> =
-            (0..count).map(|i| Tensor::new(&name(i), DType::I32, &[1], &(i as i32).to_le_bytes())).collect();
+        let tensors = (0..count)
+            .map(|i| Tensor::new(&format!("layer{}", i * 7919 % 10_000), DType::I32, &[1], &i32::to_le_bytes(i)));
+        let tensors: Vec<Tensor> = tensors.collect();
         let bytes = written_by(Format::Hdf5, &tensors, &[]);
         assert!(tensors.iter().all(|tensor| look_up(&bytes, &tensor.name).is_some_and(|at| bytes[at as usize] == 1)));
         assert_eq!(look_up(&bytes, "layer"), None);
@@ -210,8 +211,8 @@ fn other_values_go_into_an_hdf5_file_that_is_there() {
 #[test]
 fn what_is_too_large_for_the_reader_is_refused() {
     let written = |count: usize, name: usize, axes: usize| {
-        let tensor = |i| Tensor::new(&format!("{i:0name$}"), DType::U8, &vec![1; axes], &[7]);
-        let all: Vec<Tensor> = (0..count).map(tensor).collect();
+        let all: Vec<Tensor> =
+            (0..count).map(|i| Tensor::new(&format!("{i:0name$}"), DType::U8, &vec![1; axes], &[7])).collect();
         let writer = all.iter().fold(blob_io::Writer::new(Format::Hdf5), |w, t| w.tensor(&t.name, t));
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("x.h5");

@@ -280,9 +280,8 @@ fn arrays_that_hardly_take_a_byte_are_too_many_for_their_file() {
 #[test]
 fn places_of_a_neoml_array_stay_within_their_bound() {
     // One byte per entry, the smallest encoding of an absent array: four bytes each pay for the arrays.
-    let file = |count: u32| [count.to_le_bytes().to_vec(), vec![1; count as usize]].concat();
     let open = |count: u32| {
-        let bytes: Arc<[u8]> = file(count).into();
+        let bytes: Arc<[u8]> = [count.to_le_bytes().to_vec(), vec![1; count as usize]].concat().into();
         let options = blob_io::OpenOptions::new().from(blob_io::Format::NeomlArray);
         options.open_source("million.arch", Box::new(Bytes(bytes)))
     };

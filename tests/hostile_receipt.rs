@@ -175,19 +175,19 @@ pub(crate) fn a_receipt_of_transforms_on_shapes_without_values_computes_nothing(
 fn steps_that_read_each_other_are_bounded() {
     // Each step folds the outcome of the one before into another weight, seven times over.
     let names: Vec<String> = (0..40).map(|i| format!("w{i}")).collect();
-    let step = |i: usize| {
+    let steps = (0..39).map(|i: usize| {
         let x = format!("w{i}");
         json!({"name": "fold", "settings": {"layers": [{
             "layer": "bn", "scale_layer": null, "weight": format!("w{}", i + 1), "bias": format!("b{i}"),
             "has_bias": false, "side": "first", "eps": 1.0, "mean": x, "variance": x, "factor": x, "gamma": x,
             "fix_gamma": false, "beta": x, "scale": x, "shift": x,
         }]}})
-    };
-    let steps: Vec<Value> = (0..39).map(step).collect();
-    let place = |(i, name): (usize, &String)| {
+    });
+    let steps: Vec<Value> = steps.collect();
+    let tensors = names.iter().enumerate().map(|(i, name): (usize, &String)| {
         (name.clone(), json!({"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]}))
-    };
-    let tensors: serde_json::Map<String, Value> = names.iter().enumerate().map(place).collect();
+    });
+    let tensors: serde_json::Map<String, Value> = tensors.collect();
     let values: Vec<u8> = names.iter().flat_map(|_| 1.0f32.to_le_bytes()).collect();
     let source = open("s.safetensors", &safetensors(&json!(tensors).to_string(), &values)).expect("opens");
     let mut lying = tensors;

@@ -42,11 +42,11 @@ fn has_nameless(folder: &Path) -> bool {
 /// was killed before its end.
 fn kill_while_it_writes(mut child: Child, folder: &Path, moment: Duration) -> bool {
     let open = format!("/proc/{}/fd", child.id());
-    let writes = || {
+    while !({
         let links = fs::read_dir(&open).into_iter().flatten().flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
         links.into_iter().any(|file| file.starts_with(folder))
-    };
-    while !writes() && child.try_wait().expect("a child").is_none() {
+    }) && child.try_wait().expect("a child").is_none()
+    {
         std::thread::sleep(Duration::from_micros(50));
     }
     std::thread::sleep(moment);
@@ -101,8 +101,9 @@ fn a_killed_conversion_leaves_the_folder_as_it_was() {
         return;
     }
     let target = Path::new(&out);
-    let begins = || drop(fs::remove_file(target));
-    let (kills, left) = killed([&["convert", &one, "-o", &out], &["convert", &other, "-o", &out]], &home, &begins);
+    let (kills, left) = killed([&["convert", &one, "-o", &out], &["convert", &other, "-o", &out]], &home, &|| {
+        drop(fs::remove_file(target))
+    });
     assert!(kills == KILLS && left == 0, "{kills} kills, {left} with a file left");
     report(&format!("kills: {kills} of a new file, and nothing left"));
 
@@ -110,10 +111,9 @@ fn a_killed_conversion_leaves_the_folder_as_it_was() {
     let _ = fs::remove_file(target);
     blob(&["convert", &one, "-o", &out]).ok();
     let lines: [&[&str]; 2] = [&["convert", "--force", &other, "-o", &out], &["convert", "--force", &one, "-o", &out]];
-    let is_whole = || {
+    let (kills, left) = killed(lines, &home, &|| {
         blob(&["verify", &out]).ok();
-    };
-    let (kills, left) = killed(lines, &home, &is_whole);
+    });
     assert!(kills == KILLS && (left <= 1 || !is_synced(&home)), "{kills} kills, {left} with a file left");
     blob(lines[0]).ok();
     assert_eq!(names(&home), BTreeSet::from(["x.safetensors".to_owned()]));

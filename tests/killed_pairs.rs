@@ -40,11 +40,11 @@ enum Moment {
 /// Waits for the moment, and kills. Returns whether the process was killed before its end.
 fn kill(mut child: Child, files: &[String], moment: Moment) -> bool {
     let (begun, before) = (Instant::now(), inodes(files));
-    let is_now = || match moment {
+    while !(match moment {
         Moment::After(time) => begun.elapsed() >= time,
         Moment::Renamed => inodes(files) != before,
-    };
-    while !is_now() && child.try_wait().expect("a child").is_none() {
+    }) && child.try_wait().expect("a child").is_none()
+    {
         std::hint::spin_loop();
     }
     child.kill().expect("killed");
@@ -86,18 +86,23 @@ fn a_killed_process_leaves_a_model_with_its_own_values() {
     fs::create_dir(folder.path().join("out")).expect("a folder");
     let out = folder.file("out/x.onnx");
     let line = |source| ["convert", source, "--input", "d=1,100", "--external-data", "--force", "-o", &out].to_vec();
-    let of = || {
-        let file = Checkpoint::open(&out).unwrap_or_else(|e| panic!("{e}"));
-        let mut values = Vec::new();
-        for entry in file.entries() {
-            values.extend(file.view(entry).unwrap_or_else(|e| panic!("{e}")).chunks(4).map(<[u8]>::to_vec));
-        }
-        assert_eq!((values.len(), file.shards().len()), (404, 1));
-        values.dedup();
-        let values: Vec<f32> = values.iter().map(|four| f32::from_le_bytes(four[..].try_into().expect("4"))).collect();
-        format!("{values:?}")
-    };
-    stay_of_one_net(&[out.clone(), format!("{out}.data")], &[line(&one), line(&other)], of, ["[1.0]", "[2.0]"]);
+    stay_of_one_net(
+        &[out.clone(), format!("{out}.data")],
+        &[line(&one), line(&other)],
+        || {
+            let file = Checkpoint::open(&out).unwrap_or_else(|e| panic!("{e}"));
+            let mut values = Vec::new();
+            for entry in file.entries() {
+                values.extend(file.view(entry).unwrap_or_else(|e| panic!("{e}")).chunks(4).map(<[u8]>::to_vec));
+            }
+            assert_eq!((values.len(), file.shards().len()), (404, 1));
+            values.dedup();
+            let values: Vec<f32> =
+                values.iter().map(|four| f32::from_le_bytes(four[..].try_into().expect("4"))).collect();
+            format!("{values:?}")
+        },
+        ["[1.0]", "[2.0]"],
+    );
 }
 
 /// Weights without a symbol are whole, but a symbol is never beside the weights of another net.
@@ -131,15 +136,19 @@ fn a_killed_process_leaves_weights_with_their_own_symbol() {
     };
     let (one, two) = (made(0), made(1));
     assert!(one.0 != two.0 && one.1 != two.1, "the nets differ in both files");
-    let of = || {
-        let (weights, symbol) = (fs::read(&out).expect("weights"), fs::read(&beside).ok());
-        let is_of =
-            |net: &(Vec<u8>, Vec<u8>)| weights == net.0 && symbol.as_ref().is_none_or(|symbol| *symbol == net.1);
-        match (is_of(&one), is_of(&two)) {
-            (true, false) => "one".to_owned(),
-            (false, true) => "two".to_owned(),
-            _ => format!("a mix: symbol there {}", symbol.is_some()),
-        }
-    };
-    stay_of_one_net(&[out.clone(), beside.clone()], &[line(0), line(1)], of, ["one", "two"]);
+    stay_of_one_net(
+        &[out.clone(), beside.clone()],
+        &[line(0), line(1)],
+        || {
+            let (weights, symbol) = (fs::read(&out).expect("weights"), fs::read(&beside).ok());
+            let is_of =
+                |net: &(Vec<u8>, Vec<u8>)| weights == net.0 && symbol.as_ref().is_none_or(|symbol| *symbol == net.1);
+            match (is_of(&one), is_of(&two)) {
+                (true, false) => "one".to_owned(),
+                (false, true) => "two".to_owned(),
+                _ => format!("a mix: symbol there {}", symbol.is_some()),
+            }
+        },
+        ["one", "two"],
+    );
 }

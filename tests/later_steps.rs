@@ -117,9 +117,10 @@ fn what_goes_along_axes_is_refused_where_the_receipt_has_others() {
     }
     // Both in one command: input channels from the last, with the axes h, w, i, o.
     with(&folder, "convert =n.npz --rgb --layout hwio --net =net.prototxt -o =x.npz").ok();
-    let place = |h, w, i, o| (((o * 3 + (2 - i)) * 3 + h) * 3 + w) as f32;
-    let all = |n: usize| (n / 27, n / 9 % 3, n / 3 % 3, n % 3);
-    let wanted: Vec<f32> = (0..81).map(all).map(|(h, w, i, o)| place(h, w, i, o)).collect();
+    let wanted = (0..81)
+        .map(|n: usize| (n / 27, n / 9 % 3, n / 3 % 3, n % 3))
+        .map(|(h, w, i, o)| (((o * 3 + (2 - i)) * 3 + h) * 3 + w) as f32);
+    let wanted: Vec<f32> = wanted.collect();
     assert_eq!(values(&folder.file("x.npz"), "c/0"), wanted);
 }
 
@@ -280,8 +281,10 @@ fn u16_stays_u16_beside_any_number_of_bf16() {
         let made = to_bytes(&source, &Options::new(Format::Npz).transform(map)).expect("written");
         let made = Checkpoint::from_bytes("made", made).expect("opens");
         for (names, dtype) in [(&renamed, of_many), (&few, of_few)] {
-            let is_right = |name: &String| made.entry(name).and_then(|entry| entry.dtype()) == Some(dtype);
-            assert!(names.iter().all(is_right), "{dtype}");
+            assert!(
+                names.iter().all(|name| made.entry(name).and_then(|entry| entry.dtype()) == Some(dtype)),
+                "{dtype}"
+            );
         }
         assert!(receipt(&made)["changes"].is_null());
     }
@@ -294,8 +297,10 @@ fn u16_stays_u16_beside_any_number_of_bf16() {
 
 /// A file of one element for each name.
 fn elements(all: &[(&[String], DType)]) -> Checkpoint {
-    let of = |dtype| AnyBlob::from_vec(Shape::new([1]).expect("a shape"), dtype, vec![0, 1]).expect("a blob");
-    let blobs: Vec<AnyBlob> = all.iter().map(|(_, dtype)| of(*dtype)).collect();
+    let blobs = all
+        .iter()
+        .map(|(_, dtype)| AnyBlob::from_vec(Shape::new([1]).expect("a shape"), *dtype, vec![0, 1]).expect("a blob"));
+    let blobs: Vec<AnyBlob> = blobs.collect();
     let named = all.iter().zip(&blobs).flat_map(|((names, _), blob)| names.iter().map(move |name| (name, blob)));
     let writer = named.fold(Writer::new(SAFETENSORS), |writer, (name, blob)| writer.tensor(name, blob));
     let folder = Folder::new();

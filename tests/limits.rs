@@ -171,8 +171,9 @@ fn in_pieces(name: &str, n: usize, chunks: usize) -> (Vec<u8>, Vec<u8>, Vec<u8>)
 
 /// The names and bytes of a file's tensors.
 fn contents(checkpoint: &Checkpoint) -> Vec<(String, Vec<u8>)> {
-    let view = |e| checkpoint.view(e).expect("views").into_owned();
-    let mut all: Vec<_> = checkpoint.entries().iter().map(|e| (e.name().to_owned(), view(e))).collect();
+    let all =
+        checkpoint.entries().iter().map(|e| (e.name().to_owned(), checkpoint.view(e).expect("views").into_owned()));
+    let mut all: Vec<_> = all.collect();
     all.sort();
     all
 }

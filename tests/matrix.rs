@@ -65,8 +65,9 @@ fn converted(source: &Checkpoint, to: Format, options: &Options, folder: &Folder
 
 /// The number of arrays, where a sparse array counts once.
 fn dense(source: &Checkpoint) -> u64 {
-    let is_part = |kind| matches!(kind, blob_io::Kind::Indices | blob_io::Kind::Indptr);
-    let arrays = source.entries().iter().filter(|entry| entry.dtype().is_some() && !is_part(entry.kind()));
+    let arrays = source.entries().iter().filter(|entry| {
+        entry.dtype().is_some() && !matches!(entry.kind(), blob_io::Kind::Indices | blob_io::Kind::Indptr)
+    });
     arrays.count() as u64
 }
 

@@ -67,8 +67,7 @@ fn check_split_objects(row: &Value, blob: &AnyBlob) {
     for (part, want) in parts.iter().zip(outs) {
         expect(part, want, row);
     }
-    let size = |part: &AnyBlob| part.shape().dims()[3..].iter().product();
-    let sizes: Vec<usize> = parts.iter().map(size).collect();
+    let sizes: Vec<usize> = parts.iter().map(|part| part.shape().dims()[3..].iter().product()).collect();
     for (flat, part) in blob_ops::split_objects(blob, &sizes).expect("split").iter().zip(&parts) {
         assert_eq!(*flat.data().bytes().expect("bytes"), *part.data().bytes().expect("bytes"), "{row}");
     }

@@ -194,10 +194,7 @@ fn real_file(file: &Checkpoint, row: &[String]) {
     assert_eq!(file.positions().to_string(), *count, "{name}");
     assert_eq!(file.warnings(), [], "{name}");
     assert_eq!(file.metadata(), [], "{name}");
-    let arrays = || {
-        let whole = |e: &&Entry| matches!(e.kind(), Kind::Data | Kind::Values);
-        file.entries().iter().filter(whole)
-    };
+    let arrays = || file.entries().iter().filter(|e| matches!(e.kind(), Kind::Data | Kind::Values));
     let floats = arrays().filter(|e| e.dtype() == Some(blob_core::DType::F32)).count();
     assert_eq!(format!("float32x{floats}"), *dtypes, "{name}");
     let sparse = arrays().any(|e| e.sparse().is_some());

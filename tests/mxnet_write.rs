@@ -66,10 +66,10 @@ fn an_array_called_as_the_metadata_says_why_it_is_renamed() {
 /// Each array in the order of the names; a part also has the name of the sparse array.
 fn arrays(path: &Path) -> Vec<(String, Vec<u8>, Option<blob_io::Sparse>)> {
     let file = opened(path);
-    let array = |entry: &blob_io::Entry| {
+    let all = file.entries().iter().map(|entry| {
         (entry.name().to_owned(), file.view(entry).expect("values").into_owned(), entry.sparse().cloned())
-    };
-    let mut all: Vec<_> = file.entries().iter().map(array).collect();
+    });
+    let mut all: Vec<_> = all.collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all
 }
@@ -233,10 +233,6 @@ fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
     let error = to_bytes(&source, &Options::new(Format::MxnetList)).expect_err("refused").to_string();
     assert!(error.contains("\"s\" has parts that do not fit a csr array"), "{error}");
     let shape = |dims: &[usize]| Shape::new(dims).expect("a shape");
-    let parts = |dims: [&[usize]; 2]| {
-        let dtypes = [DType::F32, DType::I64];
-        dims.iter().zip(dtypes).map(|(dims, dtype)| TensorSpec::new("t", dtype, shape(dims))).collect::<Vec<_>>()
-    };
     for (dims, fits) in [
         ([&[2, 4][..], &[2][..]], true),
         ([&[2, 4], &[3]], false),
@@ -246,7 +242,9 @@ fn parts_of_a_sparse_array_that_do_not_fit_are_refused() {
     ] {
         let mut list = List::new(Version::V2);
         list.push_sparse("r", SparseKind::RowSparse, shape(&[9, 4]), &[0, 1]);
-        assert_eq!(Layout::new(&parts(dims), Frame::MxnetList(&list)).is_ok(), fits, "{dims:?}");
+        let parts = dims.iter().zip([DType::F32, DType::I64]);
+        let parts: Vec<_> = parts.map(|(dims, dtype)| TensorSpec::new("t", dtype, shape(dims))).collect();
+        assert_eq!(Layout::new(&parts, Frame::MxnetList(&list)).is_ok(), fits, "{dims:?}");
     }
 }
 

@@ -97,20 +97,6 @@ const CONV: &str = "kernel=(1, 1); num_filter=3";
 
 #[test]
 fn tensors_of_one_layer_are_in_one_module_of_torch() {
-    let nodes = |[a, b, c, d]: [&'static str; 4]| {
-        symbol(
-            &[
-                DATA,
-                ("null", a, "", &[]),
-                ("null", b, "", &[]),
-                ("Convolution", "a", CONV, &[0, 1, 2]),
-                ("null", c, "", &[]),
-                ("null", d, "", &[]),
-                ("Convolution", "b", CONV, &[3, 4, 5]),
-            ],
-            &[6],
-        )
-    };
     for (own, named) in [
         (["a_weight", "b_bias", "b_weight", "a_bias"], ["a.weight", "a.bias", "b.weight", "b.bias"]),
         (["x_weight", "x_bias", "y_weight", "y_bias"], ["x.weight", "x.bias", "y.weight", "y.bias"]),
@@ -122,7 +108,9 @@ fn tensors_of_one_layer_are_in_one_module_of_torch() {
         let arg: Vec<String> = own.iter().map(|name| format!("arg:{name}")).collect();
         let dims: [&[usize]; 4] = [&[3, 3, 1, 1], &[3], &[3, 3, 1, 1], &[3]];
         let all: Vec<(&str, &[usize])> = arg.iter().zip(dims).map(|(name, dims)| (&**name, dims)).collect();
-        let (net, source) = (nodes(own), params(&all));
+        let [a, b, c, d] = own.map(|name| ("null", name, "", &[][..]));
+        let (first, second) = (("Convolution", "a", CONV, &[0, 1, 2][..]), ("Convolution", "b", CONV, &[3, 4, 5][..]));
+        let (net, source) = (symbol(&[DATA, a, b, first, c, d, second], &[6]), params(&all));
         let names = Names::torch(Some(&Bound::new(net.net(), &source)), &source);
         let planned = plan(&source, &following(&net).transform(names), &Place::Stdout).expect("plans");
         let new: Vec<&str> = planned.tensors().iter().map(|tensor| &*tensor.spec.name).collect();
@@ -139,8 +127,8 @@ fn statistics_of_a_batchnorm_are_in_the_module_of_its_gamma() {
     let mut nodes = vec![DATA, null(0), null(1), null(2), null(3), ("BatchNorm", "p", norm, &[0, 1, 2, 3, 4][..])];
     nodes.extend([null(4), null(5), null(6), null(7), ("BatchNorm", "q", norm, &[5, 6, 7, 8, 9])]);
     let net = symbol(&nodes, &[10]);
-    let prefix = |name: &str| if name.contains("moving") { "aux" } else { "arg" };
-    let stored: Vec<String> = own.iter().map(|name| format!("{}:{name}", prefix(name))).collect();
+    let stored: Vec<String> =
+        own.iter().map(|name| format!("{}:{name}", if name.contains("moving") { "aux" } else { "arg" })).collect();
     let all: Vec<(&str, &[usize])> = stored.iter().map(|name| (&**name, &[3][..])).collect();
     let source = params(&all);
     let names = Names::torch(Some(&Bound::new(net.net(), &source)), &source);

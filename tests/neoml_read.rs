@@ -281,8 +281,7 @@ fn a_layer_may_have_any_bytes_for_a_name() {
         ("net_lstm.cnnarch", "InputHidden"),
     ] {
         let golden = opened(data("neoml/py").join(net));
-        let has = |name: &str| name.split('/').any(|part| part == layer);
-        assert!(golden.names().any(has), "{net}: {layer}");
+        assert!(golden.names().any(|name| name.split('/').any(|part| part == layer)), "{net}: {layer}");
         for (name, shown) in [
             (&b"\xF1\xE2\xB8\xF0\xF2\xEA\xE0"[..], r"\xF1\xE2\xB8\xF0\xF2\xEA\xE0"),
             (b"a\\\xFFb", r"a\\\xFFb"),

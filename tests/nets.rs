@@ -60,8 +60,9 @@ impl Map {
     /// A 1×1 convolution; `weight(o, i)` is the weight of an output and an input.
     fn mixed(&self, outputs: usize, weight: impl Fn(usize, usize) -> f64) -> Self {
         let n = self.positions();
-        let value = |o: usize, p: usize| (0..self.channels).map(|i| weight(o, i) * self.values[i * n + p]).sum();
-        Self { channels: outputs, values: (0..outputs).flat_map(|o| (0..n).map(move |p| value(o, p))).collect() }
+        let places = (0..outputs).flat_map(|o| (0..n).map(move |p| (o, p)));
+        let values = places.map(|(o, p)| (0..self.channels).map(|i| weight(o, i) * self.values[i * n + p]).sum());
+        Self { channels: outputs, values: values.collect() }
     }
 
     fn by_channel(mut self, value: impl Fn(usize, f64) -> f64) -> Self {
@@ -350,8 +351,12 @@ fn layers_between_a_flattening_and_a_dense_layer_are_permuted_too() {
     let more = ["--layout", "hwio", "--fc-from", "2,3,4", "--bn", "fold-factor"];
     let (file, _) = made(&folder, "convert", &source, &more);
     let [mean, variance, scale, shift] = ["b/0", "b/1", "s/0", "s/1"].map(|name| wide(&file, name));
-    let norm = |at: usize, value: f64| (value - mean[at]) / (variance[at] + 1e-5).sqrt() * scale[at] + shift[at];
-    let ours: Vec<f64> = x.iter().flat_map(|x| keras(&file, x, 5, norm)).collect();
+    let ours = x.iter().flat_map(|x| {
+        keras(&file, x, 5, |at: usize, value: f64| {
+            (value - mean[at]) / (variance[at] + 1e-5).sqrt() * scale[at] + shift[at]
+        })
+    });
+    let ours: Vec<f64> = ours.collect();
     near(&ours, &theirs);
 }
 
@@ -382,6 +387,6 @@ fn a_legacy_inner_product_is_folded_into_like_any_other() {
     assert!(said.contains("2 BatchNorms"), "{said}");
     let (w, bias, f, last) = (wide(&file, "a/0"), wide(&file, "a/1"), wide(&file, "f/0"), wide(&file, "f/1"));
     let y = x[0].mixed(3, |o, i| w[o * 2 + i]).by_channel(|c, y| y + bias[c]).values;
-    let row = |o: usize| last[o] + y.iter().enumerate().map(|(at, y)| y * f[o * 48 + at]).sum::<f64>();
-    near(&(0..5).map(row).collect::<Vec<_>>(), &theirs);
+    let ours = (0..5).map(|o| last[o] + y.iter().enumerate().map(|(at, y)| y * f[o * 48 + at]).sum::<f64>());
+    near(&ours.collect::<Vec<_>>(), &theirs);
 }

@@ -48,9 +48,18 @@ fn names_for_torch_belong_to_the_right_layers() {
 /// Caffe copies each layer of a file into the net's layer of that name, one after the other: the last stays.
 #[test]
 fn of_layers_of_one_name_the_last_is_loaded() {
-    let blob = |values: &[f32]| len(7, &[shape(&[2, 1, 1, 1]), floats(values)].concat());
     let layer = |name: &[u8], values: &[f32]| {
-        len(100, &[len(1, name), len(2, b"Convolution"), len(3, b"data"), len(4, name), blob(values)].concat())
+        len(
+            100,
+            &[
+                len(1, name),
+                len(2, b"Convolution"),
+                len(3, b"data"),
+                len(4, name),
+                len(7, &[shape(&[2, 1, 1, 1]), floats(values)].concat()),
+            ]
+            .concat(),
+        )
     };
     let bytes = [layer(b"c", &[1.0, 2.0]), layer(b"d", &[3.0, 4.0]), layer(b"c", &[5.0, 6.0])].concat();
     let folder = Folder::new();
@@ -148,11 +157,18 @@ fn a_factor_of_zero_is_a_loss_that_is_told() {
 #[test]
 fn refusals_of_one_kind_are_one_line_and_name_a_few_readers() {
     let folder = Folder::new();
-    let layer = |n: usize| format!("layer {{ name: \"b{n}\" type: \"BatchNorm\" bottom: \"a\" top: \"b{n}\" }}\n");
     let conv =
         "layer { name: \"a\" type: \"Convolution\" bottom: \"data\" top: \"a\" convolution_param { num_output: 3 } }\n";
     for count in [50, 500] {
-        let net = folder.with("wide.prototxt", conv.to_owned() + &(0..count).map(layer).collect::<String>());
+        let net = folder.with(
+            "wide.prototxt",
+            conv.to_owned()
+                + &(0..count)
+                    .map(|n: usize| {
+                        format!("layer {{ name: \"b{n}\" type: \"BatchNorm\" bottom: \"a\" top: \"b{n}\" }}\n")
+                    })
+                    .collect::<String>(),
+        );
         let ran = run(&folder, "fold", &case("legacy_ip.caffemodel"), &["--net", &net]);
         assert_eq!(ran.code, Some(2));
         assert!(ran.err.len() < 2000, "{}", ran.err);
@@ -265,15 +281,19 @@ fn refusals_do_linear_work_in_linear_memory() {
         let texts = texts.map(|(field, text)| len(field, text.as_bytes())).concat();
         len(100, &[texts, blob.clone(), blob.clone(), blob].concat())
     };
-    let make = |size: usize| (0..size / layer(10_000).len()).flat_map(layer).collect();
-    let broken = broken_bounds("a chain of BatchNorms", make, |net| {
-        let bytes: Arc<[u8]> = net.into();
-        let options = OpenOptions::new().from(Format::CaffeModel);
-        let source = options.open_source("net.caffemodel", Box::new(Bytes(bytes))).expect("opens");
-        let mut recipe = Recipe::new("", "-").step(Step::fold());
-        recipe.target.format = Some(Format::Npz);
-        let why = recipe.plan_of(&[&source], None, &Registry::default()).map(drop).expect_err("refused").to_string();
-        assert!(why.contains("no BatchNorm can be folded") && why.len() < 4096, "{why}");
-    });
+    let broken = broken_bounds(
+        "a chain of BatchNorms",
+        |size: usize| (0..size / layer(10_000).len()).flat_map(layer).collect(),
+        |net| {
+            let bytes: Arc<[u8]> = net.into();
+            let options = OpenOptions::new().from(Format::CaffeModel);
+            let source = options.open_source("net.caffemodel", Box::new(Bytes(bytes))).expect("opens");
+            let mut recipe = Recipe::new("", "-").step(Step::fold());
+            recipe.target.format = Some(Format::Npz);
+            let why =
+                recipe.plan_of(&[&source], None, &Registry::default()).map(drop).expect_err("refused").to_string();
+            assert!(why.contains("no BatchNorm can be folded") && why.len() < 4096, "{why}");
+        },
+    );
     assert_eq!(broken, [""; 0]);
 }

@@ -48,8 +48,11 @@ fn cases(path: &str) -> Vec<Case> {
     let mut cases: BTreeMap<String, Case> = BTreeMap::new();
     for whole in file.names() {
         let (name, part) = whole.split_once('/').expect("CASE/ARRAY");
-        let new = || Case { name: name.to_owned(), arrays: BTreeMap::new() };
-        cases.entry(name.to_owned()).or_insert_with(new).arrays.insert(part.to_owned(), tensor(&file, whole));
+        cases
+            .entry(name.to_owned())
+            .or_insert_with(|| Case { name: name.to_owned(), arrays: BTreeMap::new() })
+            .arrays
+            .insert(part.to_owned(), tensor(&file, whole));
     }
     cases.into_values().collect()
 }
@@ -61,8 +64,10 @@ impl Case {
 
     /// The arrays of one side, `in` or `out`, by name.
     fn side(&self, side: &str) -> Vec<(String, Tensor)> {
-        let own = |(name, tensor): (&String, &Tensor)| Some((name.strip_prefix(side)?.to_owned(), tensor.clone()));
-        self.arrays.iter().filter_map(own).collect()
+        self.arrays
+            .iter()
+            .filter_map(|(name, tensor)| Some((name.strip_prefix(side)?.to_owned(), tensor.clone())))
+            .collect()
     }
 }
 
@@ -71,8 +76,14 @@ fn difference(found: &Tensor, expected: &Tensor) -> Option<f64> {
     (found.dims == expected.dims).then_some(())?;
     let scale = expected.values.iter().fold(1e-30f64, |most, x| most.max(x.abs()));
     let by = |(a, b): (&f64, &f64)| if a == b { 0.0 } else { (a - b).abs() / scale };
-    let most = |most: f64, by: f64| if by.is_nan() { f64::INFINITY } else { most.max(by) };
-    Some(found.values.iter().zip(&expected.values).map(by).fold(0.0, most))
+    Some(
+        found
+            .values
+            .iter()
+            .zip(&expected.values)
+            .map(by)
+            .fold(0.0, |most: f64, by: f64| if by.is_nan() { f64::INFINITY } else { most.max(by) }),
+    )
 }
 
 #[test]
@@ -146,12 +157,12 @@ fn a_converted_net_computes_what_its_framework_computed() {
 
 /// A model with an open batch computes of three images, and of one, what it computes of each.
 fn images_of_a_batch_are_alone(net: &str, model: &model::Model, x: &Tensor) {
-    let whole = |dims: &[usize]| dims.iter().product::<usize>();
-    let image = &x.values[..whole(&x.dims[1..])];
+    let image = &x.values[..x.dims[1..].iter().product::<usize>()];
     let images = [image.to_vec(), image.iter().map(|x| 0.5 - x).collect(), image.iter().rev().copied().collect()];
-    let dims = |batch: usize| [&[batch], &x.dims[1..]].concat();
     let run = |batch: usize, values: Vec<f64>| {
-        run::run(model, &[("data".to_owned(), Tensor::float(&dims(batch), values))]).swap_remove(0).1
+        run::run(model, &[("data".to_owned(), Tensor::float(&[&[batch], &x.dims[1..]].concat(), values))])
+            .swap_remove(0)
+            .1
     };
     let (all, alone) = (run(3, images.concat()), images.map(|image| run(1, image)));
     let joined = Tensor::float(&all.dims, alone.iter().flat_map(|one| one.values.clone()).collect());
@@ -229,13 +240,13 @@ fn layers_that_share_a_parameter_have_the_last_copy() {
     assert_eq!(found, [("a", &[6.0, 10.0][..]), ("b", &[6.0, 10.0]), ("c", &[14.0, 18.0])]);
     // A file of another order than the net's: `CopyTrainedLayersFrom` goes through the layers of the file.
     let prototxt = |names: &[&str]| {
-        let layer = |name: &&str| {
+        let layers = names.iter().map(|name| {
             format!(
                 "layer {{ name: \"{name}\" type: \"Convolution\" bottom: \"d\" top: \"{name}\" param {{ name: \"w\" }}
                           convolution_param {{ num_output: 2 kernel_size: 1 bias_term: false }} }}"
             )
-        };
-        let layers: String = names.iter().map(layer).collect();
+        });
+        let layers: String = layers.collect();
         folder.with("y.prototxt", format!("input: \"d\" input_shape {{ dim: 1 dim: 1 dim: 1 dim: 1 }} {layers}"))
     };
     let text = prototxt(&["b", "e", "a"]);
@@ -281,14 +292,13 @@ fn weights_in_f16_are_cast_and_the_net_computes_in_f32() {
     let [file, text] = ["lenet.caffemodel", "lenet.prototxt"]
         .map(|name| data("caffe/forward").join(name).to_str().expect("UTF-8").to_owned());
     let [out, half, rounded, back] = ["x.onnx", "half.onnx", "rounded.npz", "back.onnx"].map(|name| folder.file(name));
-    let read = |path: &str| model::model(&std::fs::read(path).expect("read"));
     blob(&["convert", &file, "--net", &text, "-o", &out, "--no-receipt"]).ok();
     blob(&["convert", &file, "--net", &text, "-o", &half, "--dtype", "f16"]).ok();
     blob(&["verify", &half, "--against", &file, "--net", &text]).ok();
     // The same net with the rounded weights, as f32.
     blob(&["convert", &half, "--dtype", "f32", "-o", &rounded]).ok();
     blob(&["convert", &rounded, "--into", &out, "-o", &back]).ok();
-    let [whole, narrow, back] = [&out, &half, &back].map(|path| read(path));
+    let [whole, narrow, back] = [&out, &half, &back].map(|path| model::model(&std::fs::read(path).expect("read")));
     let element = |values: &[model::Value]| values.iter().map(|value| value.element).collect::<Vec<_>>();
     const FLOAT: u64 = 1;
     assert_eq!((element(&narrow.inputs), element(&narrow.outputs)), (vec![FLOAT], vec![FLOAT]));

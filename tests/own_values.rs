@@ -22,8 +22,7 @@ fn prototxt(text: &str) -> Arc<Topology> {
 /// The tensors with other values after a conversion.
 fn changed(source: &Checkpoint, options: &Options) -> Vec<String> {
     let made = run(source, options);
-    let is_changed = |name: &&str| values(&made, name) != values(source, name);
-    source.names().filter(is_changed).map(str::to_owned).collect()
+    source.names().filter(|name| values(&made, name) != values(source, name)).map(str::to_owned).collect()
 }
 
 #[test]
@@ -178,16 +177,6 @@ fn readers_of_positions_whose_weights_are_computed_are_told() {
 
 #[test]
 fn learnt_values_beside_images_stay_and_are_told() {
-    let beside = |op: &'static str, of: &[usize], dims: &[usize]| {
-        let nodes: &[Node<'_>] = &[
-            DATA,
-            ("null", "w", "", &[]),
-            ("Convolution", "c", "kernel=(1, 1); num_filter=4; no_bias=True", &[0, 1]),
-            ("null", "p", "", &[]),
-            (op, "m", "", of),
-        ];
-        (symbol(nodes, &[4]), params(&[("arg:w", &[4, 3, 1, 1]), ("arg:p", dims)]))
-    };
     let why = "layout: values of the net's own stay as stored, channels \u{d7} height \u{d7} width: \"arg:p\"";
     for (op, of, dims, is_told) in [
         ("broadcast_mul", &[2, 3][..], &[1, 4, 1, 1][..], true),
@@ -196,7 +185,16 @@ fn learnt_values_beside_images_stay_and_are_told() {
         ("broadcast_mul", &[2, 3], &[1], false),
         ("broadcast_mul", &[2, 3], &[1, 1, 1, 1], false),
     ] {
-        let (net, source) = beside(op, of, dims);
+        let (net, source) = {
+            let nodes: &[Node<'_>] = &[
+                DATA,
+                ("null", "w", "", &[]),
+                ("Convolution", "c", "kernel=(1, 1); num_filter=4; no_bias=True", &[0, 1]),
+                ("null", "p", "", &[]),
+                (op, "m", "", of),
+            ];
+            (symbol(nodes, &[4]), params(&[("arg:w", &[4, 3, 1, 1]), ("arg:p", dims)]))
+        };
         for (layout, is_told) in [(Layout::Hwio, is_told), (Layout::Ohwi, is_told), (Layout::Oihw, false)] {
             let said = told(&source, &following(&net).transform(layout));
             assert_eq!(said.contains(why), is_told, "{op} {dims:?}: {said}");

@@ -30,8 +30,13 @@ struct Image(Vec<Vec<f64>>);
 
 impl Image {
     fn each(&self, value: impl Fn(usize, f64) -> f64) -> Self {
-        let channel = |(c, values): (usize, &Vec<f64>)| values.iter().map(|x| value(c, *x)).collect();
-        Self(self.0.iter().enumerate().map(channel).collect())
+        Self(
+            self.0
+                .iter()
+                .enumerate()
+                .map(|(c, values): (usize, &Vec<f64>)| values.iter().map(|x| value(c, *x)).collect())
+                .collect(),
+        )
     }
 
     fn means(&self) -> Vec<f64> {
@@ -59,8 +64,14 @@ impl Framework<'_> {
     fn product(&self, name: &str, outputs: usize, x: &[f64]) -> Vec<f64> {
         let (w, inputs) = (wide(self.file, name), x.len());
         assert_eq!(w.len(), outputs * inputs, "{name}");
-        let at = |o: usize, i: usize| if self.is_last { w[i * outputs + o] } else { w[o * inputs + i] };
-        (0..outputs).map(|o| x.iter().enumerate().map(|(i, x)| at(o, i) * x).sum()).collect()
+        (0..outputs)
+            .map(|o| {
+                x.iter()
+                    .enumerate()
+                    .map(|(i, x)| if self.is_last { w[i * outputs + o] } else { w[o * inputs + i] } * x)
+                    .sum()
+            })
+            .collect()
     }
 
     /// The first convolution: 1×1, of three channels.
@@ -138,8 +149,10 @@ fn a_conversion_computes_the_same_or_says_what_stays() {
             assert_eq!(near(&last, &first), words.is_empty(), "{name:?}: {last:?} for {first:?}: {said}");
             let strict = options.with(|options| options.strict = true);
             if words.is_empty() {
-                let is_silent = |line: &str| !line.contains("stay") && !line.contains("nothing says");
-                assert!(said.lines().all(is_silent), "{name:?}: {said}");
+                assert!(
+                    said.lines().all(|line| !line.contains("stay") && !line.contains("nothing says")),
+                    "{name:?}: {said}"
+                );
                 run(&source, &strict);
             } else {
                 assert!(said.contains(words), "{name:?}: {said}");

@@ -12,13 +12,12 @@ fn a_padding_layer_of_2012_is_folded_into_its_reader() {
         |name: &str, pad: u64, bottom: &str| layer(&format!("name: '{name}' type: 'padding' pad: {pad}"), bottom, name);
     let conv =
         |name: &str, bottom: &str| layer(&format!("name: '{name}' type: 'conv' kernelsize: 3 pad: 9"), bottom, name);
-    let pool = |bottom: &str| layer("name: 'pool' type: 'pool' kernelsize: 2", bottom, "pool");
     let net = |parts: &[String]| prototxt("net", format!("input: 'data'\n{}", parts.concat()).as_bytes());
     // Two readers of one padding layer, one behind a layer that writes the name again, and a padding layer in place.
     let parts = [
         pad("p", 2, "data"),
         conv("a", "p"),
-        pool("p"),
+        layer("name: 'pool' type: 'pool' kernelsize: 2", "p", "pool"),
         layer("name: 'r' type: 'relu'", "a", "p"),
         conv("b", "p"),
         layer("name: 'q' type: 'padding' pad: 4", "b", "b"),

@@ -21,16 +21,18 @@ fn open(options: &OpenOptions, name: &str, bytes: &[u8]) -> Result<Checkpoint, E
 
 /// The first `n` arrays: names if wanted, shapes and bytes.
 fn arrays(file: &Checkpoint, n: usize, with_names: bool) -> Vec<(String, Vec<usize>, Vec<u8>)> {
-    let array = |entry| {
-        let entry: &blob_io::Entry = entry;
-        let bytes = match entry.dtype() {
-            Some(_) => file.view(entry).unwrap().into_owned(),
-            None => Vec::new(),
-        };
-        let name = if with_names { entry.name() } else { "" };
-        (name.to_owned(), entry.shape().dims().to_vec(), bytes)
-    };
-    file.entries()[..n].iter().map(array).collect()
+    file.entries()[..n]
+        .iter()
+        .map(|entry| {
+            let entry: &blob_io::Entry = entry;
+            let bytes = match entry.dtype() {
+                Some(_) => file.view(entry).unwrap().into_owned(),
+                None => Vec::new(),
+            };
+            let name = if with_names { entry.name() } else { "" };
+            (name.to_owned(), entry.shape().dims().to_vec(), bytes)
+        })
+        .collect()
 }
 
 /// Truncates the file at each byte. Returns the number of truncated files that have arrays to list.

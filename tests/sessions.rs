@@ -75,11 +75,11 @@ fn on_columns(columns: usize, line: &str) -> String {
 /// Masks the parts of a line that change with each run, such as durations, or with each version of the tool: receipts.
 fn masked(line: &str) -> String {
     let words: Vec<&str> = line.split(' ').collect();
-    let number = |at: usize| words.get(at).is_some_and(|word| word.parse::<f64>().is_ok());
     let mut masked = Vec::new();
     let mut at = 0;
     while at < words.len() {
-        let unit = words.get(at + 1).filter(|_| number(at)).copied().unwrap_or_default();
+        let is_number = words[at].parse::<f64>().is_ok();
+        let unit = words.get(at + 1).filter(|_| is_number).copied().unwrap_or_default();
         let plain = unit.trim_end_matches([',', ';', ')']);
         // The size of the file written: after an arrow, or before the time.
         let is_output = at.checked_sub(1).is_some_and(|at| ["→", "->"].contains(&words[at]))
@@ -288,8 +288,11 @@ fn writing() {
 fn regroup() {
     play("regroup", |folder| {
         let names = ["../../up/w", "/abs/w", "a/b/w", "a.b/w", "nul/w"];
-        let byte = |(i, name)| format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{}]}}"#, i + 1);
-        let tensors: Vec<String> = names.iter().enumerate().map(byte).collect();
+        let tensors = names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| format!(r#""{name}":{{"dtype":"U8","shape":[1],"data_offsets":[{i},{}]}}"#, i + 1));
+        let tensors: Vec<String> = tensors.collect();
         folder.with("odd.safetensors", safetensors(&format!("{{{}}}", tensors.join(",")), &[1; 5]));
         folder.with("empty.safetensors", safetensors("{}", b""));
         let header = r#"{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;

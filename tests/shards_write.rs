@@ -34,8 +34,11 @@ fn shards_of(size: u64) -> Options {
 /// The content of every file of a folder.
 fn bytes_of(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).expect("listed").map(|file| file.expect("listed").path());
-    let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
-    files.map(|path| (name(&path), fs::read(&path).expect("readable"))).collect()
+    files
+        .map(|path| {
+            (path.file_name().expect("a name").to_string_lossy().into_owned(), fs::read(&path).expect("readable"))
+        })
+        .collect()
 }
 
 /// An index without the receipt, in the form of `json.dumps(…, indent=2, sort_keys=True)`.
@@ -307,13 +310,15 @@ fn four_writers_at_once_leave_the_files_of_one_of_them() {
     for round in 0..25 {
         let if_exists = if round == 0 { IfExists::Refuse } else { IfExists::Replace };
         let start = std::sync::Barrier::new(4);
-        let write = |source: &Checkpoint| {
-            let target = Place::File { path: &path, if_exists };
-            start.wait();
-            plan(source, &shards_of(64), &target).and_then(|plan| plan.run(&Silent))
-        };
         let done: Vec<Result<_, Error>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = sources.iter().map(|source| scope.spawn(|| write(source))).collect();
+            let threads = sources.iter().map(|source| {
+                scope.spawn(|| {
+                    let target = Place::File { path: &path, if_exists };
+                    start.wait();
+                    plan(source, &shards_of(64), &target).and_then(|plan| plan.run(&Silent))
+                })
+            });
+            let threads: Vec<_> = threads.collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
         let written = done.iter().filter(|done| done.is_ok()).count();

@@ -38,9 +38,12 @@ fn read(row: &str) -> (Checkpoint, Option<Arc<Topology>>) {
     }
     let tensors: Vec<_> = tensors.iter().map(|(name, dims, values)| (*name, &**dims, &**values)).collect();
     let is_mxnet = tensors.iter().any(|(name, ..)| name.starts_with("arg:"));
-    let net = || Topology::prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
     let format = if is_mxnet { Format::MxnetList } else { Format::Npz };
-    (file(format, &tensors), (!text.is_empty()).then(|| Arc::new(net())))
+    (
+        file(format, &tensors),
+        (!text.is_empty())
+            .then(|| Arc::new(Topology::prototxt("net.prototxt", text.as_bytes()).unwrap_or_else(|e| panic!("{e}")))),
+    )
 }
 
 /// The options of a conversion; `said` gets the words of a fold before it.

@@ -69,8 +69,10 @@ fn parameters_are_those_of_their_symbol() {
     for folder in folders.into_iter().flatten() {
         for symbol in files(&folder, |name| name.ends_with("-symbol.json")) {
             let stem = symbol.to_str().expect("text").strip_suffix("-symbol.json").expect("its end").to_owned();
-            let params = |number: &str| format!("{stem}-{number}.params");
-            let found = ["0000", "0001", "0007"].map(params).into_iter().find(|path| fs::exists(path).unwrap());
+            let found = ["0000", "0001", "0007"]
+                .map(|number| format!("{stem}-{number}.params"))
+                .into_iter()
+                .find(|path| fs::exists(path).unwrap());
             pairs.push((found.expect("parameters"), symbol));
         }
     }

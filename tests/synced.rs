@@ -275,8 +275,7 @@ fn check_bytes(row: &Row, rig: &mut Rig, why: Option<Why>) {
 /// the reason for a device that works later.
 fn check_everywhere(row: &Row) -> Option<Why> {
     let modes = [Mode::Immediate, Mode::Deferred, Mode::Random(1)];
-    let check_both = |mode| [Shell::Sole, Shell::Shared].map(|shell| check(row, mode, shell));
-    let answers = modes.map(check_both);
+    let answers = modes.map(|mode| [Shell::Sole, Shell::Shared].map(|shell| check(row, mode, shell)));
     answers[1][0]
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use blob_convert::{Options, Place, Silent, plan};
 use blob_core::DType;
-use blob_io::{Checkpoint, Entry, Error, Format, IfExists, Remedy, Source};
+use blob_io::{Checkpoint, Error, Format, IfExists, Remedy, Source};
 use serde_json::{Value, json};
 
 use crate::convert::{by_safetensors, contents, folders, named};
@@ -27,8 +27,7 @@ pub(crate) fn convert(source: &Checkpoint, options: &Options, path: &Path) -> Re
     plan.run(&Silent)?;
     // Here the notes are about frames; `sessions::names` and `matrix` have the others.
     let others = ["layers get no type", "its content does not show its format"];
-    let is_other = |note: &&String| others.iter().any(|other| note.starts_with(other));
-    Ok(plan.notes().iter().filter(|note| !is_other(note)).cloned().collect())
+    Ok(plan.notes().iter().filter(|note| !others.iter().any(|other| note.starts_with(other))).cloned().collect())
 }
 
 /// Every golden and real file of a format that can be written.
@@ -105,8 +104,8 @@ type Counts = BTreeMap<&'static str, usize>;
 /// Converts the file within the same format; false if the file is broken and refused.
 fn stays(path: &Path, source: &Checkpoint, out: &Path) -> bool {
     if let Err(error) = convert(source, &Options::new(source.format()), out) {
-        let is_known = |entry: &Entry| entry.fault().is_some() || entry.foreign_dtype().is_some();
-        let is_broken = source.entries().iter().any(is_known) || path.ends_with("broken-deflate.npz");
+        let is_broken = source.entries().iter().any(|entry| entry.fault().is_some() || entry.foreign_dtype().is_some())
+            || path.ends_with("broken-deflate.npz");
         assert!(is_broken && !out.exists(), "{}: {error}", path.display());
         return false;
     }
@@ -147,8 +146,11 @@ fn every_file_stays_holds_and_comes_back() {
             }
             let receipt = receipt(&carrier);
             if receipt["frame"].is_null() {
-                let known = |(of, why): &(Format, &str)| *of == format && receipt["frame_left_out"] == *why;
-                assert!(WITHOUT.iter().any(known), "{}: {receipt}", path.display());
+                assert!(
+                    WITHOUT.iter().any(|(of, why)| *of == format && receipt["frame_left_out"] == *why),
+                    "{}: {receipt}",
+                    path.display()
+                );
                 *anew.entry(format.name()).or_default() += 1;
                 continue;
             }

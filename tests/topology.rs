@@ -83,11 +83,13 @@ fn the_generations_say_the_same() {
         let (old, new) =
             (of_weights(&format!("caffe/net/{old}.caffemodel")), of_weights(&format!("caffe/net/{new}.caffemodel")));
         let named = |net: &Net| -> Vec<String> {
-            let read = |layer: &Layer| {
-                let bottoms: Vec<&str> = layer.bottoms.iter().map(|value| net.value_name(*value)).collect();
-                format!("{} {:?} {} {bottoms:?} {:?}", layer.type_name, layer.kind, layer.name, layer.window.pad)
-            };
-            net.layers().iter().map(read).collect()
+            net.layers()
+                .iter()
+                .map(|layer| {
+                    let bottoms: Vec<&str> = layer.bottoms.iter().map(|value| net.value_name(*value)).collect();
+                    format!("{} {:?} {} {bottoms:?} {:?}", layer.type_name, layer.kind, layer.name, layer.window.pad)
+                })
+                .collect()
         };
         // Caffe adds a layer for the input.
         let upgraded: Vec<_> = named(&new).into_iter().filter(|layer| !layer.starts_with("Input ")).collect();
@@ -238,9 +240,11 @@ fn hostile_nets_take_no_more_than_their_bytes() {
 fn inputs_of_a_net_are_bounded() {
     let net = |inputs: usize, dims: usize| {
         let dims = "dim: 3 ".repeat(dims);
-        let named = |input: usize| format!("input: \"{input}\" input_shape {{ {dims} }}\n");
         let last = inputs - 1;
-        let text = (0..inputs).map(named).collect::<String>() + &format!("layer {{ bottom: \"{last}\" }}");
+        let text = (0..inputs)
+            .map(|input: usize| format!("input: \"{input}\" input_shape {{ {dims} }}\n"))
+            .collect::<String>()
+            + &format!("layer {{ bottom: \"{last}\" }}");
         let net = prototxt("net", text.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
         net.extents(net.layers()[0].bottoms[0])
     };

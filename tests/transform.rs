@@ -51,21 +51,23 @@ fn bytes(file: &Checkpoint, name: &str) -> Vec<u8> {
 
 /// The values of floats, by the half crate.
 fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    let value = |bytes: &[u8]| match (dtype, bytes) {
-        (DType::F16, [a, b]) => f16::from_le_bytes([*a, *b]).to_f64(),
-        (DType::BF16, [a, b]) => bf16::from_le_bytes([*a, *b]).to_f64(),
-        (DType::F32, [a, b, c, d]) => f64::from(f32::from_le_bytes([*a, *b, *c, *d])),
-        _ => f64::from_le_bytes(bytes.try_into().expect("eight bytes")),
-    };
-    bytes.chunks_exact(dtype.size()).map(value).collect()
+    bytes
+        .chunks_exact(dtype.size())
+        .map(|bytes: &[u8]| match (dtype, bytes) {
+            (DType::F16, [a, b]) => f16::from_le_bytes([*a, *b]).to_f64(),
+            (DType::BF16, [a, b]) => bf16::from_le_bytes([*a, *b]).to_f64(),
+            (DType::F32, [a, b, c, d]) => f64::from(f32::from_le_bytes([*a, *b, *c, *d])),
+            _ => f64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+        })
+        .collect()
 }
 
 /// Whether two arrays of floats have the same bits, where all NaNs are equal.
 fn same(dtype: DType, ours: &[u8], theirs: &[u8]) -> bool {
     let width = dtype.size();
     let is_nan = |bytes: &[u8]| blob_ops::count_nonfinite(dtype, bytes).nan == 1;
-    let pairs = || ours.chunks_exact(width).zip(theirs.chunks_exact(width));
-    ours.len() == theirs.len() && pairs().all(|(a, b)| a == b || is_nan(a) && is_nan(b))
+    ours.len() == theirs.len()
+        && ours.chunks_exact(width).zip(theirs.chunks_exact(width)).all(|(a, b)| a == b || is_nan(a) && is_nan(b))
 }
 
 #[test]
@@ -172,8 +174,7 @@ impl Transform for Sum {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let all = || tensors.iter().map(|spec| &spec.tensor);
-        let odd = all().filter(|tensor| tensor.shape != tensors[0].tensor.shape);
+        let odd = tensors.iter().map(|spec| &spec.tensor).filter(|tensor| tensor.shape != tensors[0].tensor.shape);
         let odd: Vec<Misfit> = odd.map(|tensor| Misfit::new(&tensor.name, "has another shape")).collect();
         if !odd.is_empty() {
             return Err(odd);
@@ -263,25 +264,31 @@ fn no_transform_loses_a_tensor_or_a_name_in_silence() {
         refused(|all| all.iter().enumerate().map(|(i, spec)| named(Made::same(i, spec), "c")).collect()),
         "x.npz: does not allow wrong: \"a\", \"b\" would all be called \"c\""
     );
-    let reshaped = |all: &[Spec<'_>]| {
-        let mut b = Made::same(1, &all[1]);
-        b.tensor.shape = Shape::new([4]).expect("a shape");
-        [Made::same(0, &all[0]), b].into_iter().collect()
-    };
-    assert_eq!(refused(reshaped), "x.npz: does not allow wrong: \"b\" is 4, and is made of 1");
-    let nothing = |all: &[Spec<'_>]| {
-        let none = Made::computed(all[0].tensor.clone(), vec![], Adding(0));
-        let mut outcome: Outcome = [none].into_iter().collect();
-        outcome.left_out.extend([(0, "x".to_owned()), (1, "y".to_owned())]);
-        outcome
-    };
-    assert_eq!(refused(nothing), "x.npz: does not allow wrong: \"a\" is made from no existing tensor");
-    let beyond = |all: &[Spec<'_>]| {
-        let mut outcome: Outcome = all.iter().enumerate().map(|(i, spec)| Made::same(i, spec)).collect();
-        outcome.left_out.push((99, "x".to_owned()));
-        outcome
-    };
-    assert_eq!(refused(beyond), "x.npz: does not allow wrong: tensor 99, which is left out, is not one of the 2");
+    assert_eq!(
+        refused(|all: &[Spec<'_>]| {
+            let mut b = Made::same(1, &all[1]);
+            b.tensor.shape = Shape::new([4]).expect("a shape");
+            [Made::same(0, &all[0]), b].into_iter().collect()
+        }),
+        "x.npz: does not allow wrong: \"b\" is 4, and is made of 1"
+    );
+    assert_eq!(
+        refused(|all: &[Spec<'_>]| {
+            let none = Made::computed(all[0].tensor.clone(), vec![], Adding(0));
+            let mut outcome: Outcome = [none].into_iter().collect();
+            outcome.left_out.extend([(0, "x".to_owned()), (1, "y".to_owned())]);
+            outcome
+        }),
+        "x.npz: does not allow wrong: \"a\" is made from no existing tensor"
+    );
+    assert_eq!(
+        refused(|all: &[Spec<'_>]| {
+            let mut outcome: Outcome = all.iter().enumerate().map(|(i, spec)| Made::same(i, spec)).collect();
+            outcome.left_out.push((99, "x".to_owned()));
+            outcome
+        }),
+        "x.npz: does not allow wrong: tensor 99, which is left out, is not one of the 2"
+    );
 }
 
 proptest! {

@@ -228,16 +228,21 @@ fn a_real_net_of_before_2015_is_squeezed_to_that_of_today() {
 /// Each tensor is found by name, and not among those of all layers that read the image.
 #[test]
 fn rgb_does_linear_work() {
-    let make = |size: usize| -> Vec<u8> {
-        let layer =
-            |i: usize| wired(&format!("c{i}"), "Convolution", ["data", &format!("t{i}")], Vec::new(), &[1, 3, 1, 1]);
-        (0..size / 64).flat_map(layer).collect()
-    };
-    let broken = broken_bounds("rgb", make, |file| {
-        let source = open("net.caffemodel", file).expect("opens");
-        let planned = plan(&source, &safetensors().transform(Rgb), &Place::Stdout).expect("a plan");
-        assert!(planned.tensors().iter().all(|tensor| !tensor.changes.is_empty()));
-    });
+    let broken = broken_bounds(
+        "rgb",
+        |size: usize| -> Vec<u8> {
+            (0..size / 64)
+                .flat_map(|i: usize| {
+                    wired(&format!("c{i}"), "Convolution", ["data", &format!("t{i}")], Vec::new(), &[1, 3, 1, 1])
+                })
+                .collect()
+        },
+        |file| {
+            let source = open("net.caffemodel", file).expect("opens");
+            let planned = plan(&source, &safetensors().transform(Rgb), &Place::Stdout).expect("a plan");
+            assert!(planned.tensors().iter().all(|tensor| !tensor.changes.is_empty()));
+        },
+    );
     assert_eq!(broken, [""; 0]);
 }
 

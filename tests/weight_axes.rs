@@ -21,26 +21,27 @@ struct Row {
 
 fn rows() -> Vec<Row> {
     let text = fs::read_to_string(data("mxnet/symbol/weights.tsv")).expect("the golden");
-    let row = |line: &str| {
-        let [op, layout, groups, kernel, _, weight] = line.split('\t').collect::<Vec<_>>()[..] else {
-            panic!("{line:?}")
-        };
-        let weight = weight.split(',').map(|extent| extent.parse().expect("an extent")).collect();
-        let [op, layout, groups, kernel] = [op, layout, groups, kernel].map(str::to_owned);
-        Row { op, layout, groups, kernel, weight }
-    };
-    text.lines().skip(1).map(row).collect()
+    text.lines()
+        .skip(1)
+        .map(|line| {
+            let [op, layout, groups, kernel, _, weight] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("{line:?}")
+            };
+            let weight = weight.split(',').map(|extent| extent.parse().expect("an extent")).collect();
+            let [op, layout, groups, kernel] = [op, layout, groups, kernel].map(str::to_owned);
+            Row { op, layout, groups, kernel, weight }
+        })
+        .collect()
 }
 
 /// The values of an array with other axes: `to` has the extents of `from` in another order, and all differ.
 fn turned(all: &[f32], from: &[usize], to: &[usize]) -> Vec<f32> {
     let axes: Vec<usize> =
         to.iter().map(|extent| from.iter().position(|own| own == extent).expect("an axis")).collect();
-    let stride = |axis: usize| from[axis + 1..].iter().product::<usize>();
     let place = |mut at: usize| {
         let mut place = 0;
         for (extent, axis) in to.iter().zip(&axes).rev() {
-            place += at % extent * stride(*axis);
+            place += at % extent * (from[*axis + 1..].iter().product::<usize>());
             at /= extent;
         }
         place

@@ -115,11 +115,7 @@ fn the_settings_of_a_net_do_linear_work_in_linear_memory() {
 
 #[test]
 fn an_index_of_shards_does_linear_work_in_linear_memory() {
-    let make = |size: usize| {
-        let names = (0..size / 100).map(|i| format!(r#""{i:x}":"s""#)).collect::<Vec<_>>().join(",");
-        format!(r#"{{"weight_map":{{{names}}}}}"#).into_bytes()
-    };
-    let broken = broken_bounds("shards", make, |index| {
+    let broken = broken_bounds("shards", index_of_shards, |index| {
         let folder = Folder::new();
         let tensors = safetensors_of_empty_tensors(index.len());
         std::fs::write(folder.path().join("s"), tensors).unwrap();
@@ -131,15 +127,7 @@ fn an_index_of_shards_does_linear_work_in_linear_memory() {
 
 #[test]
 fn the_metadata_of_shards_does_linear_work_in_linear_memory() {
-    let make = |size: usize| {
-        let pairs: Vec<String> = (0..size / 10).map(|i| format!(r#""a{i:x}":"""#)).collect();
-        let header = format!(
-            r#"{{"__metadata__":{{{}}},"a":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}}}"#,
-            pairs.join(",")
-        );
-        safetensors(&header, b"")
-    };
-    let broken = broken_bounds("metadata of shards", make, |shard| {
+    let broken = broken_bounds("metadata of shards", shard_of_metadata, |shard| {
         let folder = Folder::new();
         let other = String::from_utf8_lossy(&shard[8..]).replace("\"a", "\"b");
         std::fs::write(folder.path().join("a"), shard).unwrap();
@@ -155,24 +143,25 @@ fn the_metadata_of_shards_does_linear_work_in_linear_memory() {
 
 #[test]
 fn layers_are_taken_out_in_linear_work_and_memory() {
-    let layer = |kind: &[u8], bottom: &str, top: &str| {
-        len(100, &[len(1, top.as_bytes()), len(2, kind), len(3, bottom.as_bytes()), len(4, top.as_bytes())].concat())
-    };
-    let pair = |i: usize| {
-        [
-            layer(b"InnerProduct", &format!("b{}", i + 1), &format!("c{i}")),
-            layer(b"BatchNorm", &format!("c{i}"), &format!("b{i}")),
-        ]
-    };
-    // From the last pair to the first, each reads the one before in the file.
-    let make = |size: usize| (0..size / 70).rev().flat_map(pair).flatten().collect();
-    let broken = broken_bounds("layers taken out", make, |file| {
+    let broken = broken_bounds("layers taken out", pairs_of_layers, |file| {
         let source: Arc<[u8]> = file.into();
         let base = OpenOptions::new().from(Format::CaffeModel).open_source("file", Box::new(Bytes(source))).unwrap();
         let names: Vec<String> = (0..file.len() / 80).map(|i| format!("b{i}")).collect();
         Splice::new(&base).unwrap().remove_layers(names.iter().map(String::as_str)).unwrap();
     });
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+/// From the last pair to the first, each reads the one before in the file.
+fn pairs_of_layers(size: usize) -> Vec<u8> {
+    let layer = |kind: &[u8], bottom: &str, top: &str| {
+        len(100, &[len(1, top.as_bytes()), len(2, kind), len(3, bottom.as_bytes()), len(4, top.as_bytes())].concat())
+    };
+    let pairs = (0..size / 70).rev().map(|i| {
+        let (below, own, above) = (format!("b{i}"), format!("c{i}"), format!("b{}", i + 1));
+        [layer(b"InnerProduct", &above, &own), layer(b"BatchNorm", &own, &below)].concat()
+    });
+    pairs.flatten().collect()
 }
 
 fn filled(size: usize, part: &[u8]) -> Vec<u8> {
@@ -189,8 +178,8 @@ fn caffe_v2_layers(size: usize) -> Vec<u8> {
 
 /// Layers whose names are those that a repeated name gets.
 fn caffe_v2_names(size: usize) -> Vec<u8> {
-    let layer = |i: usize| len(100, &[len(1, format!("a{}", "@9".repeat(i % 200)).as_bytes()), len(7, b"")].concat());
-    (0..size / 220).flat_map(layer).collect()
+    let names = (0..size / 220).map(|i| format!("a{}", "@9".repeat(i % 200)));
+    names.flat_map(|name| len(100, &[len(1, name.as_bytes()), len(7, b"")].concat())).collect()
 }
 
 fn caffe_v1(size: usize) -> Vec<u8> {
@@ -349,8 +338,8 @@ fn npz_of_one_name(size: usize) -> Vec<u8> {
 fn npz_of_sparse_folders(size: usize) -> Vec<u8> {
     let member = npy("'<f4'", "(0,)", b"");
     let parts = ["data", "indices", "indptr", "shape", "format"];
-    let each = |zip: Zip, i: usize| zip.add(&format!("{}/{}.npy", i / 6, parts[i % 5]), &member);
-    (0..size / (member.len() + 124)).fold(Zip::default(), each).end()
+    let names = (0..size / (member.len() + 124)).map(|i| format!("{}/{}.npy", i / 6, parts[i % 5]));
+    names.fold(Zip::default(), |zip, name| zip.add(&name, &member)).end()
 }
 
 fn npz_of_long_headers(size: usize) -> Vec<u8> {
@@ -362,9 +351,20 @@ fn npz_of_long_headers(size: usize) -> Vec<u8> {
 }
 
 fn safetensors_of_empty_tensors(size: usize) -> Vec<u8> {
-    let tensor = |i: usize| format!(r#""{i:x}":{{"dtype":"F8_E5M2","shape":[0],"data_offsets":[0,0]}}"#);
-    let tensors: Vec<String> = (0..size / 60).map(tensor).collect();
+    let tensors = (0..size / 60).map(|i| format!(r#""{i:x}":{{"dtype":"F8_E5M2","shape":[0],"data_offsets":[0,0]}}"#));
+    let tensors: Vec<String> = tensors.collect();
     safetensors(&format!("{{{}}}", tensors.join(",")), b"")
+}
+
+fn shard_of_metadata(size: usize) -> Vec<u8> {
+    let pairs: Vec<String> = (0..size / 10).map(|i| format!(r#""a{i:x}":"""#)).collect();
+    let tensor = r#""a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#;
+    safetensors(&format!(r#"{{"__metadata__":{{{}}},{tensor}}}"#, pairs.join(",")), b"")
+}
+
+fn index_of_shards(size: usize) -> Vec<u8> {
+    let names = (0..size / 100).map(|i| format!(r#""{i:x}":"s""#)).collect::<Vec<_>>().join(",");
+    format!(r#"{{"weight_map":{{{names}}}}}"#).into_bytes()
 }
 
 fn safetensors_of_metadata(size: usize) -> Vec<u8> {

@@ -70,8 +70,7 @@ fn a_tensor_that_gives_other_bytes_than_its_shape_says_leaves_no_file() {
         );
         let (reason, text) = refused(&Odd(|| io::repeat(1)));
         assert!(reason == Reason::Request && text.ends_with("gave more bytes; its dtype and shape say 4"), "{text}");
-        let own = || io::Error::new(io::ErrorKind::PermissionDenied, "mine");
-        let (reason, text) = refused(&Odd(move || Failing(own)));
+        let (reason, text) = refused(&Odd(move || Failing(|| io::Error::new(io::ErrorKind::PermissionDenied, "mine"))));
         assert!(reason == Reason::Denied && text.contains("cannot read tensor \"odd\": mine"), "{text}");
         let (reason, _) = refused(&Odd(|| Failing(|| io::Error::other(Error::Interrupted))));
         assert_eq!(reason, Reason::Interrupted);

@@ -99,8 +99,7 @@ pub(crate) fn dtypes(mib: usize) -> Vec<Line> {
     let mut all = Vec::new();
     for dtype in [F32, F64, F16, BF16, I32, U8] {
         let dims = [(mib << 20) / dtype.size()];
-        let of = |(name, what)| line(format!("{name} {dtype}"), what, &dims, dtype);
-        all.extend(elements().map(of));
+        all.extend(elements().map(|(name, what)| line(format!("{name} {dtype}"), what, &dims, dtype)));
     }
     for (from, to) in [
         (F32, F16),

@@ -117,8 +117,8 @@ impl Table {
         }
         page.push_str(&format!("\n{LEGEND}\n"));
         let marks: Vec<String> = self.rows.iter().map(|row| row.marks().join(", ")).collect();
-        let with = |mark: &str| marks.iter().filter(|marks| marks.contains(mark)).count();
-        let counts = ["MISSED", "SLOWER", "BEHIND 1t", "BEHIND 2t"].map(|mark| format!("{mark} {}", with(mark)));
+        let counts = ["MISSED", "SLOWER", "BEHIND 1t", "BEHIND 2t"]
+            .map(|mark| format!("{mark} {}", marks.iter().filter(|marks| marks.contains(mark)).count()));
         page.push_str(&format!("Of {} cases: {}.\n\n", self.rows.len(), counts.join(", ")));
         page.push_str(HEAD);
         for (row, marks) in self.rows.iter().zip(marks) {

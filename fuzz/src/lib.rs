@@ -1,7 +1,10 @@
 //! What every fuzz target does with its bytes: opens them as one format, reads all there is to read, and where the
 //! format is written too, writes the tensors and reads them again. Of a net's description, what it says of its values.
 //!
-//! The targets differ in the format only; `cargo xtask fuzz` runs them from the golden files.
+//! The targets differ in the format only; `cargo xtask fuzz` runs them from the golden files. The library does not know
+//! the fuzzer.
+
+#![forbid(unsafe_code)]
 
 use std::collections::{HashMap, HashSet};
 
@@ -61,20 +64,23 @@ pub fn prototxt(bytes: &[u8]) {
 /// Reads the bytes as MXNet's description of a net.
 pub fn symbol(bytes: &[u8]) {
     if let Ok(symbol) = Symbol::from_bytes("input", bytes) {
-        let is_open = |variable: &blob_io::mxnet::Variable| !variable.is_auxiliary || variable.is_parameter;
-        assert!(symbol.variables.iter().all(is_open), "an auxiliary state that is no parameter");
+        assert!(
+            symbol.variables.iter().all(|variable| !variable.is_auxiliary || variable.is_parameter),
+            "an auxiliary state that is no parameter"
+        );
         net(&symbol.net);
     }
 }
 
 /// Reads the bytes as a net of Caffe's or MXNet's, and makes every kind of ONNX model of it.
 pub fn graph(bytes: &[u8]) {
-    let of_weights = || {
-        let options = OpenOptions::new().limits(limits()).from(Format::CaffeModel);
-        options.open_source("input", Box::new(Bytes(bytes.to_vec()))).ok()?.net().ok()?
-    };
-    let symbol = || Some(Symbol::from_bytes("input", bytes).ok()?.net);
-    let net = caffe::prototxt("input", bytes).ok().or_else(symbol).or_else(of_weights);
+    let net = caffe::prototxt("input", bytes)
+        .ok()
+        .or_else(|| Some(Symbol::from_bytes("input", bytes).ok()?.net))
+        .or_else(|| {
+            let options = OpenOptions::new().limits(limits()).from(Format::CaffeModel);
+            options.open_source("input", Box::new(Bytes(bytes.to_vec()))).ok()?.net().ok()?
+        });
     let Some(net) = net.map(|net| net.in_phase(Phase::Test)) else { return };
     let shapes = Shapes { only: Some(vec![1, 3, 8, 8]), ..Shapes::default() };
     let Ok(graph) = Graph::from_net(&net, &shapes) else { return };

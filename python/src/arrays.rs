@@ -28,10 +28,10 @@ pub(crate) fn save(
     metadata: Vec<(String, String)>,
     overwrite: bool,
 ) -> Result<(), Stop> {
-    let unknown = || PyValueError::new_err(format!("{} does not say a format: name one", path.display()));
     let format = match format {
         Some(name) => format_named(name)?,
-        None => Format::of_path(&path).ok_or_else(unknown)?,
+        None => Format::of_path(&path)
+            .ok_or_else(|| PyValueError::new_err(format!("{} does not say a format: name one", path.display())))?,
     };
     let values = |(name, array): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((name.extract()?, Values::of(&array)?));
     let values: Vec<(String, Values)> = tensors.iter().map(values).collect::<Result<_, Stop>>()?;
@@ -116,8 +116,9 @@ pub(crate) fn permute(py: Python<'_>, array: &Bound<'_, PyAny>, order: Vec<i32>)
     let order: Vec<usize> = order.iter().map(|axis| given.shape.axis(*axis)).collect::<Result<_, _>>()?;
     let dims: Vec<usize> = order.iter().map(|axis| given.shape.dims()[*axis]).collect();
     let (shape, dtype) = (Shape::new(dims)?, given.dtype);
-    let work = |blobs: &[AnyBlob], outs: &mut [&mut AnyBlob]| blob_ops::permute_into(&blobs[0], &order, outs[0]);
-    Ok(only(operate(py, &[given], &[shape], dtype, work)?))
+    Ok(only(operate(py, &[given], &[shape], dtype, |blobs: &[AnyBlob], outs: &mut [&mut AnyBlob]| {
+        blob_ops::permute_into(&blobs[0], &order, outs[0])
+    })?))
 }
 
 /// Blocks are written for the first time by the operation.
@@ -151,10 +152,12 @@ fn operate(
         Block::filled("", end, |out| with_blobs(out, &parts, dtype, |outs| work(&blobs, outs)))
     })?;
     let block = Arc::new(block);
-    let tensor = |(begin, shape): (usize, Shape)| {
-        let len = shape.count() * dtype.size();
-        let part = if len == block.len() { block.clone() } else { Arc::new(Block::part(&block, begin, len)) };
-        Tensor::made(TensorSpec::new("", dtype, shape), part)
-    };
-    Ok(parts.into_iter().map(tensor).collect())
+    Ok(parts
+        .into_iter()
+        .map(|(begin, shape): (usize, Shape)| {
+            let len = shape.count() * dtype.size();
+            let part = if len == block.len() { block.clone() } else { Arc::new(Block::part(&block, begin, len)) };
+            Tensor::made(TensorSpec::new("", dtype, shape), part)
+        })
+        .collect())
 }

@@ -138,11 +138,17 @@ pub(crate) fn diff<'py>(
     let progress = Progress::new(progress)?;
     let (tally, rows, notes) = beside(py, (&progress, total), move |watch| {
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
-        let mut note = |text| notes.push(text);
-        let tally = compare(&ours.checkpoint, &theirs.checkpoint, tolerance, watch, &mut note, &mut |row| {
-            rows.push(row);
-            Ok::<(), Error>(())
-        })?;
+        let tally = compare(
+            &ours.checkpoint,
+            &theirs.checkpoint,
+            tolerance,
+            watch,
+            &mut |text| notes.push(text),
+            &mut |row| {
+                rows.push(row);
+                Ok::<(), Error>(())
+            },
+        )?;
         Ok((tally, rows, notes))
     })?;
     let rows: Vec<_> = rows.iter().map(|row| row_of(py, row)).collect::<PyResult<_>>()?;
@@ -179,10 +185,10 @@ pub(crate) fn content_hash(
     let opened = file.opened()?;
     let total = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
     let progress = Progress::new(progress)?;
-    let subject = move |watch: &dyn blob_convert::Watch| {
+    Ok(beside(py, (&progress, total), move |watch| {
         digest(Subject::Tensors(&opened.checkpoint as &Checkpoint), algorithm(sha256), watch)
-    };
-    Ok(beside(py, (&progress, total), subject)?.digest)
+    })?
+    .digest)
 }
 
 /// The digest of a file's bytes, whatever the file is: `blob hash`.
@@ -197,10 +203,10 @@ pub(crate) fn file_hash(
     let name = path.display().to_string();
     let source = FileSource::open(&path).map_err(|source| Error::Open { file: name.clone(), source })?;
     let (progress, total) = (Progress::new(progress)?, blob_io::Source::len(&source));
-    let subject = move |watch: &dyn blob_convert::Watch| {
+    Ok(beside(py, (&progress, total), move |watch| {
         digest(Subject::File { name: &name, source: &source }, algorithm(sha256), watch)
-    };
-    Ok(beside(py, (&progress, total), subject)?.digest)
+    })?
+    .digest)
 }
 
 fn algorithm(sha256: bool) -> Algorithm {

@@ -55,8 +55,8 @@ pub(crate) fn open(
 pub(crate) fn open_part(file: &Bound<'_, PyAny>, only: &str) -> Result<File, Stop> {
     let settings = serde_json::from_str(only).ok().and_then(|settings| Selection::read(&settings));
     let selection = settings.ok_or_else(|| PyValueError::new_err("no selection of tensors"))?;
-    let part = |file: Checkpoint| selection.places(&file).map(|places| file.only(&places));
-    opened(file, OpenOptions::new(), false, part).and_then(|opened| File::of(file.py(), opened))
+    opened(file, OpenOptions::new(), false, |file| selection.places(&file).map(|places| file.only(&places)))
+        .and_then(|opened| File::of(file.py(), opened))
 }
 
 /// An open file: a mapping from names to lazy tensors, in the order of the file.
@@ -102,8 +102,7 @@ impl File {
                 usize::try_from(place).ok().filter(|place| *place < count)
             }
         };
-        let missing = || PyKeyError::new_err(key.clone().unbind());
-        let place = place.ok_or_else(missing)?;
+        let place = place.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
         Ok(Tensor::stored(shared, place))
     }
 }
@@ -133,12 +132,14 @@ impl File {
     fn layers<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Stop> {
         let (opened, class) = (self.opened()?, class(py, "Layer")?);
         let entries = opened.checkpoint.entries();
-        let layer = |(name, places): (String, Vec<usize>)| {
-            let kind = places.iter().find_map(|place| entries[*place].layer_type());
-            let tensors: Vec<&str> = places.iter().map(|place| entries[*place].name()).collect();
-            Ok(class.call1((name, kind, tensors))?)
-        };
-        by_layer(&opened.checkpoint).into_iter().map(layer).collect()
+        by_layer(&opened.checkpoint)
+            .into_iter()
+            .map(|(name, places): (String, Vec<usize>)| {
+                let kind = places.iter().find_map(|place| entries[*place].layer_type());
+                let tensors: Vec<&str> = places.iter().map(|place| entries[*place].name()).collect();
+                Ok(class.call1((name, kind, tensors))?)
+            })
+            .collect()
     }
 
     /// The unusual whose meaning is clear nevertheless: of the file as a whole first, then of each tensor.

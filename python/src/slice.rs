@@ -69,13 +69,12 @@ pub(crate) fn read_part<'py>(
     }
     let (run, begins) = runs(&picks, shape);
     let file = &opened.checkpoint;
-    let fill = |watch: &dyn Watch| {
+    let block = here(py, |watch| {
         let mut places = begins.map(|at| at * size);
         Block::filled(file.name(), result.count() * size, |out| {
             read(file, entry, &mut places, run * size, (watch, out))
         })
-    };
-    let block = here(py, fill)?;
+    })?;
     let part = Tensor::made(TensorSpec::new("", spec.dtype, result), Arc::new(block));
     Tensor::array(&Bound::new(py, part)?, framework).map(Some)
 }
@@ -100,15 +99,17 @@ fn runs(picks: &[Pick], shape: &[usize]) -> (usize, impl Iterator<Item = usize> 
         stride *= shape[axis];
     }
     let total: usize = if run == 0 { 0 } else { outer.iter().map(|(pick, _)| pick.count).product() };
-    let place = move |mut number: usize| {
-        let mut at = begin;
-        for (pick, stride) in &outer {
-            at += (pick.first + number % pick.count * pick.step) * stride;
-            number /= pick.count;
-        }
-        at
-    };
-    (run, (0..total).map(place))
+    (
+        run,
+        (0..total).map(move |mut number: usize| {
+            let mut at = begin;
+            for (pick, stride) in &outer {
+                at += (pick.first + number % pick.count * pick.step) * stride;
+                number /= pick.count;
+            }
+            at
+        }),
+    )
 }
 
 /// Reads runs of `run` bytes, which begin at ascending places, one after the other into `out`.

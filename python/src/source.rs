@@ -55,8 +55,11 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
         return Ok(Some(Opening { checkpoint, file: Some(file), kept: Weak::new() }));
     }
     // Objects that are none of `io`'s may seek without saying so, as those of `mmap` before 3.13.
-    let seeks = |_| Ok::<_, PyErr>(object.hasattr("seek")? && object.hasattr("tell")?);
-    if object.call_method0("seekable").and_then(|is| is.extract()).or_else(seeks)? {
+    if object
+        .call_method0("seekable")
+        .and_then(|is| is.extract())
+        .or_else(|_| Ok::<_, PyErr>(object.hasattr("seek")? && object.hasattr("tell")?))?
+    {
         let (source, kept) = Seekable::new(object)?;
         return from(Box::new(source), kept, name);
     }

@@ -49,8 +49,8 @@ impl Tensor {
                 })?
             }
         };
-        let each = |measured: &Measured| statistics(py, measured, None);
-        let channels: Option<PyResult<Vec<_>>> = channels.map(|all| all.iter().map(each).collect());
+        let channels: Option<PyResult<Vec<_>>> =
+            channels.map(|all| all.iter().map(|measured| statistics(py, measured, None)).collect());
         Ok(statistics(py, &whole, channels.transpose()?)?)
     }
 }

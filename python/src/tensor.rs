@@ -125,8 +125,9 @@ impl Tensor {
         };
         let (file, entry) = (&opened.checkpoint, &opened.checkpoint.entries()[place]);
         if !is_copied && let (Some(mapping), Some(offset)) = (&opened.mapping, self.offset_in_mapping()) {
-            let is_checked = || opened.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&place);
-            if entry.checked_len().is_some() && !is_checked() {
+            if entry.checked_len().is_some()
+                && !opened.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&place)
+            {
                 here(py, |watch| file.check(entry, &mut |bytes| watch.step(bytes)))?;
                 opened.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
             }
@@ -178,8 +179,8 @@ impl Tensor {
     fn dtype(&self) -> String {
         let stored = self.entry().map(|(_, entry)| entry);
         let known = stored.map_or_else(|| self.spec().ok().map(|spec| spec.dtype), Entry::dtype);
-        let foreign = || stored.and_then(Entry::foreign_dtype).unwrap_or("none").to_owned();
-        known.map_or_else(foreign, |dtype| dtype.name().to_owned())
+        let foreign = stored.and_then(Entry::foreign_dtype).unwrap_or("none");
+        known.map_or(foreign, |dtype| dtype.name()).to_owned()
     }
 
     /// The bytes of all values.

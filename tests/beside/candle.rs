@@ -47,11 +47,11 @@ const ROOM: usize = LAYERS * SIDE * SIDE * 4 / 8;
 
 /// Layers of small whole numbers, whose sums are the same in any order.
 fn model(file: &Path) {
-    let layer = |nth: usize| {
+    let layers = (0..LAYERS).map(|nth: usize| {
         let values: Vec<f32> = (0..SIDE * SIDE).map(|at| ((at * 7 + nth * 13) % 31) as f32 - 15.0).collect();
         (format!("layer{nth:02}"), Tensor::from_vec(values, (SIDE, SIDE), &Candle::Cpu).unwrap())
-    };
-    let layers: HashMap<String, Tensor> = (0..LAYERS).map(layer).collect();
+    });
+    let layers: HashMap<String, Tensor> = layers.collect();
     candle_core::safetensors::save(&layers, file).unwrap();
 }
 

@@ -78,8 +78,8 @@ fn in_launches_of(words: usize, parts: usize) {
     let added = launches(&|| gpu.add(&mut ones(5 * words), &ones(5 * words), Part::Data).unwrap());
     let merged = launches(&|| drop(gpu.merge(&vec![&ones(1); 4 * parts], 0).unwrap()));
     assert_eq!((added, merged), (5, 4));
-    let reseed = |seed| session.reseed(seed);
-    let check = Comparison::new(&queue, 2, &reseed);
+    let reseed: &dyn Fn(u64) = &|seed| session.reseed(seed);
+    let check = Comparison::new(&queue, 2, reseed);
     for compare in [
         operations::merges_and_splits,
         operations::permutations_and_transpositions,

@@ -168,22 +168,23 @@ fn refused_kernels_leave_every_operand_as_it_was() {
     assert_eq!(y.data().elements::<f32>().unwrap()[..], [2.0; 1000]);
 }
 
+/// Several operations, each of which needs the results of the one before.
+fn sum_of_merged(queue: &Arc<dyn Queue>, y: &mut AnyBlob, x: &AnyBlob) -> Result<f64, Error> {
+    let gpu = blob_ops::at(queue);
+    gpu.add(y, x, Part::Data)?;
+    let merged = gpu.merge(&[y, x], 0)?;
+    Ok(gpu.asum(&merged, Part::Data)?.as_f64())
+}
+
 /// Every driver call fails in turn: an error or the right result, inputs as they were, no panic.
 #[test]
 fn any_call_may_fail() {
-    let inputs = || (ones(300), ones(300));
-    let work = |queue: &Arc<dyn Queue>, y: &mut AnyBlob, x: &AnyBlob| -> Result<f64, Error> {
-        let gpu = blob_ops::at(queue);
-        gpu.add(y, x, Part::Data)?;
-        let merged = gpu.merge(&[y, x], 0)?;
-        Ok(gpu.asum(&merged, Part::Data)?.as_f64())
-    };
     let mut failed = 0;
     for nth in 1.. {
         let (session, gpu, queue) = gpu(seed(nth));
-        let (mut y, x) = inputs();
+        let (mut y, x) = (ones(300), ones(300));
         session.fail("", nth, 999);
-        let found = work(&queue, &mut y, &x);
+        let found = sum_of_merged(&queue, &mut y, &x);
         match &found {
             Ok(sum) => assert_eq!(*sum, 900.0),
             Err(_) => failed += 1,

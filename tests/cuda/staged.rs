@@ -70,9 +70,10 @@ fn an_allocation_that_waits_for_room_keeps_nobody_waiting() {
     let other = SharedMem::from(vec![4; 8 << 20]);
     drop(other.device_mut(&queue, ..).unwrap());
     let memory = SharedMem::from(vec![3; MOVED + 64]);
-    let refused = || memory.upload(&queue, ..MOVED).unwrap_err();
     // The kernel's output is on the GPU alone, too; what the kernel has read is given up.
-    during(&queue, &memory, || assert!(matches!(refused(), Error::Exhausted { dirty: 2, borrowed: 0, .. })));
+    during(&queue, &memory, || {
+        assert!(matches!(memory.upload(&queue, ..MOVED).unwrap_err(), Error::Exhausted { dirty: 2, borrowed: 0, .. }))
+    });
     assert_eq!(session.calls("cuMemPoolTrimTo"), 2);
     // Memory that a queue frees behind a kernel is room when the kernel has ended.
     drop(other);

@@ -70,12 +70,11 @@ fn access(
         How::Update => window.part_mut(Part::Data).device(queue)?,
         How::Overwrite => window.part_mut(Part::Data).overwrite_device(queue)?,
     };
-    let fill = move |bytes: &mut [u8]| {
-        for cell in bytes.chunks_mut(4) {
+    loopback::launch(&**queue, [token.arg_mut()], move |args| {
+        for cell in args[0].bytes_mut().chunks_mut(4) {
             cell.copy_from_slice(&value.to_ne_bytes());
         }
-    };
-    loopback::launch(&**queue, [token.arg_mut()], move |args| fill(args[0].bytes_mut()))?;
+    })?;
     Ok(())
 }
 

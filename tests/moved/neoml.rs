@@ -93,12 +93,16 @@ fn buffers_move_their_range_and_honour_their_offset() {
     drop(blob.data().device(&queue).unwrap());
     assert_eq!(watch.moved(), up(80));
 
-    let expected = |i: usize| match i {
-        50..60 => -1.0,
-        73 => 73.5,
-        _ => i as f32,
-    };
-    assert_eq!(*blob.data().elements::<f32>().unwrap(), (0..100).map(expected).collect::<Vec<_>>()[..]);
+    assert_eq!(
+        *blob.data().elements::<f32>().unwrap(),
+        (0..100)
+            .map(|i: usize| match i {
+                50..60 => -1.0,
+                73 => 73.5,
+                _ => i as f32,
+            })
+            .collect::<Vec<_>>()[..]
+    );
     // 10, 10 and 20 of the 100 elements are already on the host, in three ranges; the four ranges between them are not.
     assert_eq!(watch.moved(), [(0, 0), (4, 240), (0, 0)]);
     assert!(!blob.has_diff());

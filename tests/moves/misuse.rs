@@ -19,8 +19,7 @@ fn ints(n: usize) -> AnyBlob {
 type Refusal = fn(&Error) -> bool;
 
 fn no_axis(error: &Error) -> bool {
-    let axis = |error: &blob_core::Error| matches!(error, blob_core::Error::AxisOutOfRange { .. });
-    matches!(error, Error::Blob { error, .. } if axis(error))
+    matches!(error, Error::Blob { error, .. } if matches!(error, blob_core::Error::AxisOutOfRange { .. }))
 }
 
 fn conflict(error: &Error) -> bool {

@@ -72,11 +72,15 @@ pub(super) fn ordinary(case: &str) -> Option<Outcome> {
         },
         "window: TransferDataToThisThread" => || {
             let mut window = counting(&[3, 2]).make_window(1).unwrap();
-            let send = move || {
-                window.shift(2).unwrap();
-                window.part(Part::Data).elements::<f32>().unwrap().to_vec()
-            };
-            assert_eq!(std::thread::spawn(send).join().unwrap(), [4.0, 5.0]);
+            assert_eq!(
+                std::thread::spawn(move || {
+                    window.shift(2).unwrap();
+                    window.part(Part::Data).elements::<f32>().unwrap().to_vec()
+                })
+                .join()
+                .unwrap(),
+                [4.0, 5.0]
+            );
         },
         "window: GetCopy and GetClone are ordinary blobs" => || {
             let blob = counting(&[3, 2]);

@@ -90,7 +90,8 @@ fn lowered(case: &Case) -> Result<Model, String> {
 pub(super) fn of_net(net: &Net, shapes: &Shapes, made: impl Fn(&Need, &[usize]) -> Vec<f64>) -> Result<Model, String> {
     let graph = Graph::from_net(net, shapes).map_err(|e| e.to_string())?;
     let (plan, needs) = to_onnx(&graph, &Target::default()).map_err(|e| e.to_string())?;
-    let initializer = |initializer: &onnx::Initializer| match initializer {
+    let mut model = Model { ir_version: plan.ir_version as u64, opset: plan.opset as u64, ..Model::default() };
+    let initializers = plan.initializers.iter().map(|initializer| match initializer {
         onnx::Initializer::Constant { name, dtype, shape, bytes } => {
             let kind = if *dtype == DType::F32 { Kind::Float } else { Kind::Integer };
             let mut values = Vec::new();
@@ -106,9 +107,8 @@ pub(super) fn of_net(net: &Net, shapes: &Shapes, made: impl Fn(&Need, &[usize]) 
             let need = needs.iter().find(|need| need.initializer == *name).expect("a source");
             (name.clone(), Tensor::float(shape.dims(), made(need, shape.dims())))
         }
-    };
-    let mut model = Model { ir_version: plan.ir_version as u64, opset: plan.opset as u64, ..Model::default() };
-    model.initializers = plan.initializers.iter().map(initializer).collect();
+    });
+    model.initializers = initializers.collect();
     model.inputs = plan.inputs.iter().map(value).collect();
     model.outputs = plan.outputs.iter().map(value).collect();
     model.values = plan.values.iter().map(value).collect();
@@ -137,28 +137,37 @@ fn made(file: &Checkpoint, need: &Need) -> Vec<f64> {
 }
 
 fn value(value: &onnx::Value) -> Value {
-    let extent = |dim: &Dim| if let Dim::Size(size) = dim { Some(*size as usize) } else { None };
     let element = match value.dtype {
         DType::F32 => 1,
         DType::I64 => 7,
         DType::Bool => 9,
         other => panic!("{}: {other}", value.name),
     };
-    Value { name: value.name.clone(), element, dims: Some(value.shape.iter().map(extent).collect()) }
+    Value {
+        name: value.name.clone(),
+        element,
+        dims: Some(
+            value.shape.iter().map(|dim| if let Dim::Size(size) = dim { Some(*size as usize) } else { None }).collect(),
+        ),
+    }
 }
 
 fn node(node: &onnx::Node) -> Node {
-    let attribute = |(name, value): &(String, onnx::Attribute)| {
-        let value = match value {
-            onnx::Attribute::Int(value) => Attribute::Int(*value),
-            onnx::Attribute::Float(value) => Attribute::Float(f64::from(*value)),
-            onnx::Attribute::Text(value) => Attribute::Text(value.clone()),
-            onnx::Attribute::Ints(values) => Attribute::Ints(values.clone()),
-            onnx::Attribute::Floats(values) => panic!("{name}: {values:?}"),
-        };
-        (name.clone(), value)
-    };
-    let mut own = Node::new(node.attributes.iter().map(attribute).collect());
+    let mut own = Node::new(
+        node.attributes
+            .iter()
+            .map(|(name, value)| {
+                let value = match value {
+                    onnx::Attribute::Int(value) => Attribute::Int(*value),
+                    onnx::Attribute::Float(value) => Attribute::Float(f64::from(*value)),
+                    onnx::Attribute::Text(value) => Attribute::Text(value.clone()),
+                    onnx::Attribute::Ints(values) => Attribute::Ints(values.clone()),
+                    onnx::Attribute::Floats(values) => panic!("{name}: {values:?}"),
+                };
+                (name.clone(), value)
+            })
+            .collect(),
+    );
     (own.name, own.kind, own.domain) = (node.name.clone(), node.op_type.clone(), node.domain.clone());
     (own.inputs, own.outputs) = (node.inputs.clone(), node.outputs.clone());
     own

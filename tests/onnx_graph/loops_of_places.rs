@@ -38,21 +38,24 @@ impl Layer<'_> {
                 }
                 let ends = points.iter().copied().chain([x.dims[axis]]);
                 let starts = [0].into_iter().chain(points.iter().copied());
-                let part = |(start, end): (usize, usize)| {
-                    let mut dims = x.dims.clone();
-                    dims[axis] = end - start;
-                    Tensor::of(&dims, |index| {
-                        let mut at = index.to_vec();
-                        at[axis] += start;
-                        x.at(&at)
+                starts
+                    .zip(ends)
+                    .map(|(start, end): (usize, usize)| {
+                        let mut dims = x.dims.clone();
+                        dims[axis] = end - start;
+                        Tensor::of(&dims, |index| {
+                            let mut at = index.to_vec();
+                            at[axis] += start;
+                            x.at(&at)
+                        })
                     })
-                };
-                starts.zip(ends).map(part).collect()
+                    .collect()
             }
             "Axpy" => {
                 let [factors, x, y] = self.inputs else { panic!("three inputs") };
-                let factor = |index: &[usize]| factors.values[index[0] * x.dims[1] + index[1]];
-                vec![Tensor::of(&x.dims, |index| factor(index) * x.at(index) + y.at(index))]
+                vec![Tensor::of(&x.dims, |index| {
+                    factors.values[index[0] * x.dims[1] + index[1]] * x.at(index) + y.at(index)
+                })]
             }
             _ => {
                 let factors: Vec<f64> =
@@ -96,8 +99,9 @@ impl Layer<'_> {
                 let (like, axis, offsets) = (&self.inputs[1], self.axis("axis"), self.whole("offset"));
                 let dims = [&x.dims[..axis], &like.dims[axis..]].concat();
                 Tensor::of(&dims, |index| {
-                    let offset = |at: usize| offsets.get(at - axis).or(offsets.first()).copied().unwrap_or(0);
-                    let from = index.iter().enumerate().map(|(at, i)| i + if at < axis { 0 } else { offset(at) });
+                    let from = index.iter().enumerate().map(|(at, i)| {
+                        i + if at < axis { 0 } else { offsets.get(at - axis).or(offsets.first()).copied().unwrap_or(0) }
+                    });
                     x.at(&from.collect::<Vec<usize>>())
                 })
             }
@@ -134,16 +138,18 @@ impl Layer<'_> {
                 let step = if size[axis] > 1 { (inner[axis] - 1) as f64 / (size[axis] - 1) as f64 } else { 0.0 };
                 step * index[2 + axis] as f64
             });
-            let corner = |high: [bool; 2]| {
-                let places = [0, 1].map(|axis| {
-                    let low = (at[axis] + 1e-9).floor();
-                    let part = (at[axis] - low).max(0.0);
-                    let place = (low as usize + usize::from(high[axis])).min(inner[axis] - 1);
-                    (cut[0] + place, if high[axis] { part } else { 1.0 - part })
-                });
-                x.at(&[index[0], index[1], places[0].0, places[1].0]) * places[0].1 * places[1].1
-            };
-            [[false, false], [false, true], [true, false], [true, true]].into_iter().map(corner).sum()
+            [[false, false], [false, true], [true, false], [true, true]]
+                .into_iter()
+                .map(|high: [bool; 2]| {
+                    let places = [0, 1].map(|axis| {
+                        let low = (at[axis] + 1e-9).floor();
+                        let part = (at[axis] - low).max(0.0);
+                        let place = (low as usize + usize::from(high[axis])).min(inner[axis] - 1);
+                        (cut[0] + place, if high[axis] { part } else { 1.0 - part })
+                    });
+                    x.at(&[index[0], index[1], places[0].0, places[1].0]) * places[0].1 * places[1].1
+                })
+                .sum()
         })
     }
 }

@@ -96,11 +96,13 @@ const ABSURD: [&str; 7] = ["0", "-1", "65536", "4294967295", "922337203685477580
 /// The symbol with another number in each place, one place at a time. `turn` says which number comes first.
 fn changed(text: &str, turn: usize) -> Vec<String> {
     let is_digit = |at: usize| text.as_bytes()[at].is_ascii_digit();
-    let begins = |at: &usize| *at > 0 && is_digit(*at) && !text.as_bytes()[*at - 1].is_ascii_alphanumeric();
-    let places = (0..text.len()).filter(begins).enumerate().map(|(place, start)| {
-        let end = (start..text.len()).find(|at| !is_digit(*at)).unwrap_or(text.len());
-        format!("{}{}{}", &text[..start], ABSURD[(place + turn) % ABSURD.len()], &text[end..])
-    });
+    let places = (0..text.len())
+        .filter(|at: &usize| *at > 0 && is_digit(*at) && !text.as_bytes()[*at - 1].is_ascii_alphanumeric())
+        .enumerate()
+        .map(|(place, start)| {
+            let end = (start..text.len()).find(|at| !is_digit(*at)).unwrap_or(text.len());
+            format!("{}{}{}", &text[..start], ABSURD[(place + turn) % ABSURD.len()], &text[end..])
+        });
     places.collect()
 }
 
@@ -167,11 +169,12 @@ fn varied(symbol: &Value, random: &mut Random) -> String {
 fn runs(case: &Case, text: &str, random: &mut Random) -> bool {
     let Ok(symbol) = Symbol::from_bytes("net-symbol.json", text.as_bytes()) else { return false };
     let random = RefCell::new(random);
-    let weight = |need: &Need, dims: &[usize]| {
+    let Ok(model) = of_net(&symbol.net, &shapes(case, &symbol), |need, dims: &[usize]| {
         let values = (0..dims.iter().product()).map(|_| random.borrow_mut().below(4001) as f64 / 1000.0 - 2.0);
         values.map(|value| if need.tensor.ends_with("var") { value.abs() + 0.1 } else { value }).collect()
+    }) else {
+        return false;
     };
-    let Ok(model) = of_net(&symbol.net, &shapes(case, &symbol), weight) else { return false };
     run::run(&model, &case.side("in/"));
     true
 }
@@ -197,17 +200,15 @@ fn random_numbers_of_a_symbol_give_models_that_hold_their_claims() {
     let cases = cases("onnx_graph/mxnet.npz");
     let rows: Vec<Operator> = operators(Framework::Mxnet).collect();
     let small = cases.iter().filter(|case| !case.name.starts_with("resnet"));
-    let small: Vec<(&Case, Vec<usize>)> = small
-        .map(|case| {
-            let types: BTreeSet<String> = types(case).into_iter().collect();
-            let has = |row: &Operator| row.types.iter().any(|kind| types.contains(*kind));
-            (case, (0..rows.len()).filter(|place| has(&rows[*place])).collect())
-        })
-        .collect();
+    let small = small.map(|case| {
+        let types: BTreeSet<String> = types(case).into_iter().collect();
+        (case, (0..rows.len()).filter(|place| rows[*place].types.iter().any(|kind| types.contains(*kind))).collect())
+    });
+    let small: Vec<(&Case, Vec<usize>)> = small.collect();
     let (mut counts, mut wrong) = (vec![0; rows.len()], String::new());
     for pass in 0..PASSES {
-        let is_short = |rows: &[usize]| rows.iter().any(|row| counts[*row] < LEAST);
-        let short = small.iter().enumerate().filter(|(_, (_, rows))| is_short(rows)).collect::<Vec<_>>();
+        let short = small.iter().enumerate().filter(|(_, (_, rows))| rows.iter().any(|row| counts[*row] < LEAST));
+        let short = short.collect::<Vec<_>>();
         let tried = short.par_iter().map(|(place, (case, _))| tried(case, pass * 1000 + 1 + *place as u64));
         for ((models, reason), (_, (_, rows))) in tried.collect::<Vec<_>>().into_iter().zip(&short) {
             rows.iter().for_each(|row| counts[*row] += models);

@@ -40,20 +40,24 @@ pub(super) fn split(node: &Node, x: &Tensor, sizes: Option<&Tensor>) -> Vec<Tens
     );
     assert_eq!((sizes.len(), sizes.iter().sum::<usize>()), (count, dim), "{}: parts", node.name);
     let mut before = 0;
-    let part = |size: &usize| {
-        let (from, mut dims) = (before, x.dims.clone());
-        dims[axis] = *size;
-        before += size;
-        moved(x, &dims, |index| index.iter().enumerate().map(|(i, at)| at + if i == axis { from } else { 0 }).collect())
-    };
-    sizes.iter().map(part).collect()
+    sizes
+        .iter()
+        .map(|size: &usize| {
+            let (from, mut dims) = (before, x.dims.clone());
+            dims[axis] = *size;
+            before += size;
+            moved(x, &dims, |index| {
+                index.iter().enumerate().map(|(i, at)| at + if i == axis { from } else { 0 }).collect()
+            })
+        })
+        .collect()
 }
 
 pub(super) fn reshape(node: &Node, x: &Tensor, shape: &Tensor) -> Tensor {
     assert_eq!(node.int("allowzero", 0), 0);
     let shape = shape.whole();
-    let kept = |(i, dim): (usize, &i64)| if *dim == 0 { x.dims[i] as i64 } else { *dim };
-    let dims: Vec<i64> = shape.iter().enumerate().map(kept).collect();
+    let dims = shape.iter().enumerate().map(|(i, dim): (usize, &i64)| if *dim == 0 { x.dims[i] as i64 } else { *dim });
+    let dims: Vec<i64> = dims.collect();
     let known: i64 = dims.iter().filter(|dim| **dim != -1).product();
     assert!(dims.iter().filter(|dim| **dim == -1).count() < 2, "{}: {shape:?}", node.name);
     let dims: Vec<usize> =
@@ -187,8 +191,12 @@ pub(super) fn squeeze(node: &Node, x: &Tensor, axes: Option<&Tensor>) -> Tensor 
         return x.reshaped(&dims.collect::<Vec<_>>());
     }
     let axes = axes.map(|axes| axes.whole().iter().map(|axis| x.axis(*axis)).collect::<Vec<_>>());
-    let is_dropped = |i: usize| axes.as_ref().map_or(x.dims[i] == 1, |axes| axes.contains(&i));
-    x.reshaped(&(0..x.dims.len()).filter(|i| !is_dropped(*i)).map(|i| x.dims[i]).collect::<Vec<_>>())
+    x.reshaped(
+        &(0..x.dims.len())
+            .filter(|i| !axes.as_ref().map_or(x.dims[*i] == 1, |axes| axes.contains(&*i)))
+            .map(|i| x.dims[i])
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// The places of the values along an axis in order, equal values in the order of their places.
@@ -218,13 +226,13 @@ pub(super) fn arg_max(node: &Node, x: &Tensor) -> Tensor {
     let is_last = node.int("select_last_index", 0) == 1;
     let mut dims = x.dims.clone();
     dims[axis] = 1;
-    let place = |index: &[usize]| {
+    let places = Tensor::of(&dims, |index: &[usize]| {
         let along = |at: usize| x.at(&[&index[..axis], &[at], &index[axis + 1..]].concat());
         let order = ranked(x, axis, index, true);
         let equal = order.iter().take_while(|at| along(**at) == along(order[0]));
         *if is_last { equal.last() } else { order.first() }.expect("the largest") as f64
-    };
-    let places = Tensor::of(&dims, place).with_kind(Kind::Integer);
+    })
+    .with_kind(Kind::Integer);
     if is_kept {
         return places;
     }
@@ -248,42 +256,37 @@ pub(super) fn resize(node: &Node, x: &Tensor, scales: Option<&Tensor>, sizes: Op
         ),
         _ => panic!("{}: scales or sizes", node.name),
     };
-    let original = |axis: usize, at: usize| match &*how {
-        _ if dims[axis] == x.dims[axis] => at as f64,
-        "align_corners" if dims[axis] == 1 => 0.0,
-        "align_corners" => at as f64 * (x.dims[axis] - 1) as f64 / (dims[axis] - 1) as f64,
-        "asymmetric" => at as f64 / scales[axis],
-        "half_pixel" => (at as f64 + 0.5) / scales[axis] - 0.5,
-        "pytorch_half_pixel" if dims[axis] == 1 => 0.0,
-        "pytorch_half_pixel" => (at as f64 + 0.5) / scales[axis] - 0.5,
-        other => panic!("{}: {other}", node.name),
-    };
-    let weights = |axis: usize, at: usize| -> Vec<(usize, f64)> {
-        let (place, last) = (original(axis, at), (x.dims[axis] - 1) as f64);
-        if mode == "linear" {
-            let place = place.clamp(0.0, last);
-            let (low, part) = (place.floor(), place.fract());
-            return vec![(low as usize, 1.0 - part), ((low + 1.0).min(last) as usize, part)];
-        }
-        assert_eq!(mode, "nearest", "{}", node.name);
-        let rounded = match &*rounding {
-            "floor" => place.floor(),
-            "ceil" => place.ceil(),
-            "round_prefer_floor" => (place - 0.5).ceil(),
-            "round_prefer_ceil" => (place + 0.5).floor(),
-            other => panic!("{}: {other}", node.name),
-        };
-        vec![(rounded.clamp(0.0, last) as usize, 1.0)]
-    };
     Tensor::of(&dims, |index| {
         let start = vec![(Vec::new(), 1.0)];
         let corners = index.iter().enumerate().fold(start, |corners: Vec<(Vec<usize>, f64)>, (axis, at)| {
-            let own = weights(axis, *at);
-            let more = |(place, weight): &(Vec<usize>, f64)| {
-                let next = |(at, by): &(usize, f64)| ([&place[..], &[*at]].concat(), weight * by);
-                own.iter().map(next).collect::<Vec<_>>()
+            let last = (x.dims[axis] - 1) as f64;
+            let place = match &*how {
+                _ if dims[axis] == x.dims[axis] => *at as f64,
+                "align_corners" | "pytorch_half_pixel" if dims[axis] == 1 => 0.0,
+                "align_corners" => *at as f64 * last / (dims[axis] - 1) as f64,
+                "asymmetric" => *at as f64 / scales[axis],
+                "half_pixel" | "pytorch_half_pixel" => (*at as f64 + 0.5) / scales[axis] - 0.5,
+                other => panic!("{}: {other}", node.name),
             };
-            corners.iter().flat_map(more).collect()
+            let rounded = match (&*mode, &*rounding) {
+                ("linear", _) => place.clamp(0.0, last),
+                ("nearest", "floor") => place.floor(),
+                ("nearest", "ceil") => place.ceil(),
+                ("nearest", "round_prefer_floor") => (place - 0.5).ceil(),
+                ("nearest", "round_prefer_ceil") => (place + 0.5).floor(),
+                other => panic!("{}: {other:?}", node.name),
+            };
+            // Between two places each has a part.
+            let (low, part) = (rounded.clamp(0.0, last).floor(), rounded.clamp(0.0, last).fract());
+            let own = [(low as usize, 1.0 - part), ((low + 1.0).min(last) as usize, part)];
+            corners
+                .iter()
+                .flat_map(|(place, weight): &(Vec<usize>, f64)| {
+                    own.iter()
+                        .map(|(at, by): &(usize, f64)| ([&place[..], &[*at]].concat(), weight * by))
+                        .collect::<Vec<_>>()
+                })
+                .collect()
         });
         corners.iter().filter(|(_, weight)| *weight != 0.0).map(|(place, weight)| weight * x.at(place)).sum()
     })

@@ -200,15 +200,22 @@ impl<'r> Trial<'r> {
         let model = model.ok()?;
         let given = self.inputs.iter().enumerate().map(|(place, input)| (format!("x{place}"), input.clone()));
         let found = run::run(&model, &given.collect::<Vec<_>>());
-        let stated = |name: &str| {
-            let default = self.row.parameters.iter().find(|(known, default)| *known == name && !default.is_empty());
-            let default = || default.map(|(_, default)| vec![(*default).to_owned()]).unwrap_or_default();
-            self.stated.get(name).cloned().unwrap_or_else(default)
-        };
         let weights = weights.borrow();
-        let tensor = |index: usize| weights[&format!("l/{index}")].clone();
         let (kind, inputs, outputs) = (self.kind, &self.inputs[..], self.outputs);
-        let expected = Layer { kind, text: &stated, inputs, tensor: &tensor, outputs }.forward();
+        let expected = Layer {
+            kind,
+            text: &|name| {
+                let default = self.row.parameters.iter().find(|(known, default)| *known == name && !default.is_empty());
+                self.stated
+                    .get(name)
+                    .cloned()
+                    .unwrap_or_else(|| default.map(|(_, default)| vec![(*default).to_owned()]).unwrap_or_default())
+            },
+            inputs,
+            tensor: &|index: usize| weights[&format!("l/{index}")].clone(),
+            outputs,
+        }
+        .forward();
         let Some(expected) = expected else { return Some(false) };
         let first = if kind.ends_with("Loss") { outputs - expected.len() } else { 0 };
         for (place, expected) in (first..).zip(&expected) {

@@ -20,12 +20,12 @@ pub(crate) fn run(model: &Model, inputs: &[(String, Tensor)]) -> Vec<(String, Te
     let mut read: BTreeSet<&str> = BTreeSet::new();
     known.extend(model.initializers.iter().map(|(name, tensor)| (&**name, tensor.clone())));
     for node in &model.nodes {
-        let missing = |name: &String| panic!("{}: nothing wrote {name:?}", node.name);
-        let given: Vec<Option<&Tensor>> = node
-            .inputs
-            .iter()
-            .map(|name| (!name.is_empty()).then(|| known.get(&**name).unwrap_or_else(|| missing(name))))
-            .collect();
+        let given = node.inputs.iter().map(|name| match known.get(&**name) {
+            _ if name.is_empty() => None,
+            None => panic!("{}: nothing wrote {name:?}", node.name),
+            found => found,
+        });
+        let given: Vec<Option<&Tensor>> = given.collect();
         let made = step(node, &given);
         assert!(node.unread().is_empty(), "{}: {} knows no {:?}", node.name, node.kind, node.unread());
         read.extend(node.inputs.iter().map(|name| &**name));

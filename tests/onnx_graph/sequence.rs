@@ -26,14 +26,14 @@ pub(super) fn lstm(node: &Node, inputs: &[Option<&Tensor>]) -> Vec<Tensor> {
     for step in 0..steps {
         let before = h.clone();
         for b in 0..batch {
-            let gate = |row: usize| {
-                let from_input = (0..width).map(|i| w.at(&[0, row, i]) * x.at(&[step, b, i])).sum::<f64>();
-                let from_state = (0..hidden).map(|i| r.at(&[0, row, i]) * before[b * hidden + i]).sum::<f64>();
-                let bias = input(3).map_or(0.0, |bias| bias.at(&[0, row]) + bias.at(&[0, 4 * hidden + row]));
-                from_input + from_state + bias
-            };
             for j in 0..hidden {
-                let [i, o, f, g] = [0, 1, 2, 3].map(|block| gate(block * hidden + j));
+                let [i, o, f, g] = [0, 1, 2, 3].map(|block| {
+                    let row = block * hidden + j;
+                    let from_input = (0..width).map(|i| w.at(&[0, row, i]) * x.at(&[step, b, i])).sum::<f64>();
+                    let from_state = (0..hidden).map(|i| r.at(&[0, row, i]) * before[b * hidden + i]).sum::<f64>();
+                    let bias = input(3).map_or(0.0, |bias| bias.at(&[0, row]) + bias.at(&[0, 4 * hidden + row]));
+                    from_input + from_state + bias
+                });
                 let at = b * hidden + j;
                 c[at] = sigmoid(f) * c[at] + sigmoid(i) * g.tanh();
                 h[at] = sigmoid(o) * c[at].tanh();

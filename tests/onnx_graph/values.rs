@@ -124,8 +124,8 @@ pub(super) fn cast(node: &Node, x: &Tensor) -> Tensor {
 
 pub(super) fn choose(condition: &Tensor, yes: &Tensor, no: &Tensor) -> Tensor {
     let dims = broadcast(&condition.dims, &broadcast(&yes.dims, &no.dims));
-    let chosen = |index: &[usize]| if condition.broadcast_at(index) == 0.0 { no } else { yes }.broadcast_at(index);
-    Tensor::of(&dims, chosen).with_kind(yes.kind)
+    Tensor::of(&dims, |index: &[usize]| if condition.broadcast_at(index) == 0.0 { no } else { yes }.broadcast_at(index))
+        .with_kind(yes.kind)
 }
 
 /// Softmax or its logarithm along one axis, as since opset 13.
@@ -215,19 +215,25 @@ pub(super) fn reduce(node: &Node, x: &Tensor, axes: Option<&Tensor>) -> Tensor {
         let to: Vec<usize> = index.iter().zip(&ones).map(|(i, dim)| *i.min(&(dim - 1))).collect();
         lists[super::tensor::flat(&to, &ones)].push(x.at(&index));
     }
-    let folded = |list: &Vec<f64>| -> f64 {
-        match &*node.kind {
-            "ReduceSum" => list.iter().sum(),
-            "ReduceMean" => list.iter().sum::<f64>() / list.len() as f64,
-            "ReduceL1" => list.iter().map(|x| x.abs()).sum(),
-            "ReduceL2" => list.iter().map(|x| x * x).sum::<f64>().sqrt(),
-            "ReduceSumSquare" => list.iter().map(|x| x * x).sum(),
-            "ReduceMax" => list.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b)),
-            "ReduceMin" => list.iter().fold(f64::INFINITY, |a, b| a.min(*b)),
-            "ReduceProd" => list.iter().product(),
-            other => panic!("{other}"),
-        }
-    };
     let left: Vec<usize> = (0..ones.len()).filter(|i| is_kept || !axes.contains(i)).map(|i| ones[i]).collect();
-    Tensor::new(&left, lists.iter().map(folded).collect(), x.kind)
+    Tensor::new(
+        &left,
+        lists
+            .iter()
+            .map(|list: &Vec<f64>| -> f64 {
+                match &*node.kind {
+                    "ReduceSum" => list.iter().sum(),
+                    "ReduceMean" => list.iter().sum::<f64>() / list.len() as f64,
+                    "ReduceL1" => list.iter().map(|x| x.abs()).sum(),
+                    "ReduceL2" => list.iter().map(|x| x * x).sum::<f64>().sqrt(),
+                    "ReduceSumSquare" => list.iter().map(|x| x * x).sum(),
+                    "ReduceMax" => list.iter().fold(f64::NEG_INFINITY, |a, b| a.max(*b)),
+                    "ReduceMin" => list.iter().fold(f64::INFINITY, |a, b| a.min(*b)),
+                    "ReduceProd" => list.iter().product(),
+                    other => panic!("{other}"),
+                }
+            })
+            .collect(),
+        x.kind,
+    )
 }

@@ -42,14 +42,16 @@ impl Window {
 
     /// The extents of the output over an input with these spatial extents.
     fn outputs(&self, spatial: &[usize], is_ceil: bool) -> Vec<usize> {
-        let extent = |axis: usize| {
-            let room = spatial[axis] + self.begins[axis] + self.ends[axis] - self.reach(axis);
-            let rounded = if is_ceil { room.div_ceil(self.strides[axis]) } else { room / self.strides[axis] } + 1;
-            // A window that begins in the padding at the end is left out (opset 19 says so, earlier runtimes do so).
-            let is_beyond = is_ceil && (rounded - 1) * self.strides[axis] >= spatial[axis] + self.begins[axis];
-            if is_beyond { rounded - 1 } else { rounded }
-        };
-        (0..spatial.len()).map(extent).collect()
+        (0..spatial.len())
+            .map(|axis: usize| {
+                let room = spatial[axis] + self.begins[axis] + self.ends[axis] - self.reach(axis);
+                let rounded = if is_ceil { room.div_ceil(self.strides[axis]) } else { room / self.strides[axis] } + 1;
+                // A window that begins in the padding at the end is left out (opset 19 says so, earlier runtimes do
+                // so).
+                let is_beyond = is_ceil && (rounded - 1) * self.strides[axis] >= spatial[axis] + self.begins[axis];
+                if is_beyond { rounded - 1 } else { rounded }
+            })
+            .collect()
     }
 
     /// The place in the padded input that a tap of the window at `out` reads.
@@ -59,8 +61,9 @@ impl Window {
 
     /// The place in the input, if it is not padding.
     fn inner(&self, padded: &[usize], spatial: &[usize]) -> Option<Vec<usize>> {
-        let at = |axis: usize| padded[axis].checked_sub(self.begins[axis]).filter(|at| *at < spatial[axis]);
-        (0..spatial.len()).map(at).collect()
+        (0..spatial.len())
+            .map(|axis: usize| padded[axis].checked_sub(self.begins[axis]).filter(|at| *at < spatial[axis]))
+            .collect()
     }
 }
 
@@ -91,12 +94,12 @@ pub(super) fn conv_transpose(node: &Node, x: &Tensor, w: &Tensor, bias: Option<&
     let extra = node.ints("output_padding").map_or(vec![0; spatial.len()], sizes);
     let (channels, per) = (x.dims[1], w.dims[1]);
     assert_eq!(w.dims[0], channels, "{}: channels", node.name);
-    let extent = |axis: usize| {
+    let outs = (0..spatial.len()).map(|axis: usize| {
         (spatial[axis] - 1) * window.strides[axis] + window.reach(axis) + extra[axis]
             - window.begins[axis]
             - window.ends[axis]
-    };
-    let outs: Vec<usize> = (0..spatial.len()).map(extent).collect();
+    });
+    let outs: Vec<usize> = outs.collect();
     let dims = [&[x.dims[0], per * groups], &outs[..]].concat();
     let mut y = Tensor::of(&dims, |index| bias.map_or(0.0, |bias| bias.values[index[1]]));
     for index in indices(&x.dims) {
@@ -164,8 +167,8 @@ pub(super) fn lrn(node: &Node, x: &Tensor) -> Tensor {
     let (alpha, beta, bias) = (node.float("alpha", 1e-4), node.float("beta", 0.75), node.float("bias", 1.0));
     Tensor::of(&x.dims, |index| {
         let (from, to) = (index[1].saturating_sub((size - 1) / 2), (index[1] + size / 2).min(x.dims[1] - 1));
-        let square = |channel: usize| x.at(&[&[index[0], channel], &index[2..]].concat()).powi(2);
-        let sum: f64 = (from..=to).map(square).sum();
+        let sum: f64 =
+            (from..=to).map(|channel: usize| x.at(&[&[index[0], channel], &index[2..]].concat()).powi(2)).sum();
         x.at(index) / (bias + alpha / size as f64 * sum).powf(beta)
     })
 }
@@ -190,12 +193,13 @@ pub(super) fn roi_align(node: &Node, x: &Tensor, boxes: &Tensor, images: &Tensor
             let place = |sample: usize| start + (index[2 + axis] as f64 + (sample as f64 + 0.5) / count as f64) * bin;
             let last = (dims[2 + axis] - 1) as f64;
             let inner = (0..count).map(place).filter(|place| (-1.0..=last + 1.0).contains(place));
-            let pair = |place: f64| {
-                let place = place.clamp(0.0, last);
-                let (low, part) = (place.floor(), place.fract());
-                [(low as usize, (1.0 - part) / count as f64), ((low + 1.0).min(last) as usize, part / count as f64)]
-            };
-            inner.flat_map(pair).collect()
+            inner
+                .flat_map(|place: f64| {
+                    let place = place.clamp(0.0, last);
+                    let (low, part) = (place.floor(), place.fract());
+                    [(low as usize, (1.0 - part) / count as f64), ((low + 1.0).min(last) as usize, part / count as f64)]
+                })
+                .collect()
         };
         let (rows, columns) = (average(0), average(1));
         let pairs = rows.iter().flat_map(|row| columns.iter().map(move |column| (row, column)));

@@ -168,8 +168,9 @@ pub(super) const CASES: &[Case] = &[
         weights: &[],
         compute: |net| {
             let x = net.flat(&net.convolved());
-            let at = |c: usize, p: usize| if net.is_last { x[p * 6 + c] } else { x[c * 4 + p] };
-            (0..6).map(|c| (0..4).map(|p| at(c, p)).sum::<f64>() / 4.0).collect()
+            (0..6)
+                .map(|c| (0..4).map(|p| if net.is_last { x[p * 6 + c] } else { x[c * 4 + p] }).sum::<f64>() / 4.0)
+                .collect()
         },
         alone: "layout: values become channels",
         behind: "refused: no weights of an inner product have 24 inputs",

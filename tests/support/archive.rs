@@ -26,11 +26,11 @@ pub(crate) fn safetensors(json: &str, data: &[u8]) -> Vec<u8> {
 
 /// Writes a safetensors file that has a tensor of one byte for each name.
 pub(crate) fn named(path: &Path, names: &[String]) {
-    let tensor = |(i, name): (usize, &String)| {
+    let tensors = names.iter().enumerate().map(|(i, name): (usize, &String)| {
         let name = serde_json::to_string(name).unwrap();
         format!("{name}:{{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[{i},{}]}}", i + 1)
-    };
-    let tensors: Vec<String> = names.iter().enumerate().map(tensor).collect();
+    });
+    let tensors: Vec<String> = tensors.collect();
     fs::write(path, safetensors(&format!("{{{}}}", tensors.join(",")), &vec![7; names.len()])).unwrap();
 }
 

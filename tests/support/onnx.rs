@@ -20,8 +20,11 @@ pub(crate) fn onnx_of_tensors(size: usize) -> Vec<u8> {
 
 /// Tensors whose names are those that a repeated name gets.
 pub(crate) fn onnx_of_names(size: usize) -> Vec<u8> {
-    let tensor = |i: usize| len(5, &[var(2, 1), len(8, format!("a{}", "@9".repeat(i % 200)).as_bytes())].concat());
-    model((0..size / 220).flat_map(tensor).collect())
+    model(
+        (0..size / 220)
+            .flat_map(|i: usize| len(5, &[var(2, 1), len(8, format!("a{}", "@9".repeat(i % 200)).as_bytes())].concat()))
+            .collect(),
+    )
 }
 
 pub(crate) fn onnx_of_dims(size: usize) -> Vec<u8> {

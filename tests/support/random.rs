@@ -81,13 +81,13 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 pub(crate) fn on_threads<R: Send>(cases: u64, seed: u64, run: impl Fn(Random, u64) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     std::thread::scope(|scope| {
-        let start = |thread| {
+        let runs = (0..threads).map(|thread| {
             scope.spawn({
                 let run = &run;
                 move || run(Random::new(seed << 8 | thread), cases.div_ceil(threads))
             })
-        };
-        let runs: Vec<_> = (0..threads).map(start).collect();
+        });
+        let runs: Vec<_> = runs.collect();
         runs.into_iter().map(|run| run.join().expect("no case panics")).collect()
     })
 }

@@ -40,8 +40,10 @@ pub(crate) fn deflated(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let packed = packed.finish().expect("memory");
     let bits: Vec<bool> = packed.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1)).collect();
-    let value = |six: &[bool]| (0..6).fold(0, |value, i| value * 2 + usize::from(six.get(i).copied().unwrap_or(false)));
-    let mut text: String = bits.chunks(6).map(|six| char::from(DIGITS[value(six)])).collect();
+    let text = bits.chunks(6).map(|six| {
+        char::from(DIGITS[(0..6).fold(0, |value, i| value * 2 + usize::from(six.get(i).copied().unwrap_or(false)))])
+    });
+    let mut text: String = text.collect();
     while !text.len().is_multiple_of(4) {
         text.push('=');
     }
@@ -50,16 +52,18 @@ pub(crate) fn deflated(bytes: &[u8]) -> String {
 
 /// The reverse of [`deflated`].
 pub(crate) fn inflated(text: &str) -> Vec<u8> {
-    let digit = |c: char| match c {
-        'A'..='Z' => Some(c as u8 - b'A'),
-        'a'..='z' => Some(c as u8 - b'a' + 26),
-        '0'..='9' => Some(c as u8 - b'0' + 52),
-        '+' => Some(62),
-        '/' => Some(63),
-        _ => None,
-    };
-    let bits: Vec<u8> =
-        text.chars().filter_map(digit).flat_map(|six| (0..6).rev().map(move |bit| six >> bit & 1)).collect();
+    let bits = text
+        .chars()
+        .filter_map(|c| match c {
+            'A'..='Z' => Some(c as u8 - b'A'),
+            'a'..='z' => Some(c as u8 - b'a' + 26),
+            '0'..='9' => Some(c as u8 - b'0' + 52),
+            '+' => Some(62),
+            '/' => Some(63),
+            _ => None,
+        })
+        .flat_map(|six| (0..6).rev().map(move |bit| six >> bit & 1));
+    let bits: Vec<u8> = bits.collect();
     let packed: Vec<u8> = bits.chunks_exact(8).map(|eight| eight.iter().fold(0, |byte, bit| byte * 2 + bit)).collect();
     let mut bytes = Vec::new();
     flate2::read::DeflateDecoder::new(&packed[..]).read_to_end(&mut bytes).expect("a stream");

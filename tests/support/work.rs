@@ -28,8 +28,7 @@ pub(crate) fn broken_bounds(name: &str, make: impl Fn(usize) -> Vec<u8>, run: im
         }
         works.push(visited.sum());
     }
-    let is_quadratic = |pair: &[u64]| pair[1] * 10 > pair[0] * MAX_GROWTH;
-    if works.windows(2).rev().take(3).any(is_quadratic) {
+    if works.windows(2).rev().take(3).any(|pair: &[u64]| pair[1] * 10 > pair[0] * MAX_GROWTH) {
         broken.push(format!("{name}: the work grows faster than the file: {works:?}"));
     }
     broken

@@ -120,10 +120,10 @@ impl Rig {
         let other_queue = device.sibling().queue().expect("a queue");
         let costs = Arc::new(Mutex::new(Costs::default()));
         let counted = Arc::clone(&costs);
-        let observer = move |event: &Event| {
+        let observer = Arc::new(move |event: &Event| {
             counted.lock().unwrap_or_else(PoisonError::into_inner).add(event);
-        };
-        let memory = Some(Memory::new(shell, Arc::new(observer)));
+        });
+        let memory = Some(Memory::new(shell, observer));
         Self { device, queue, other_queue, memory, costs }
     }
 

@@ -37,10 +37,10 @@ fn planned(source: &Checkpoint, step: Step) -> usize {
 
 /// Tensors of one f32 each, under names of six digits behind `stem`.
 fn ones(stem: &str, count: usize) -> Vec<u8> {
-    let tensor = |i: usize| {
+    let tensors = (0..count).map(|i: usize| {
         format!(r#""{stem}{i:06}/0":{{"dtype":"F32","shape":[1,1],"data_offsets":[{},{}]}}"#, 4 * i, 4 * i + 4)
-    };
-    let tensors: Vec<String> = (0..count).map(tensor).collect();
+    });
+    let tensors: Vec<String> = tensors.collect();
     safetensors(&format!("{{{}}}", tensors.join(",")), &vec![0; 4 * count])
 }
 
@@ -71,56 +71,72 @@ fn many_small_tensors_take_little_memory() {
 /// A receipt of many permuted tensors, and then of thousands of steps that rename none of them.
 #[test]
 fn empty_renames_move_no_names() {
-    let make = |size: usize| {
-        let origin = |place: usize, transforms: serde_json::Value| {
-            json!({"name": "a", "bytes": 1, "blake3": format!("{place:064}"), "format": "npz",
+    is_linear(
+        "renames",
+        |size: usize| {
+            let origin = |place: usize, transforms: serde_json::Value| {
+                json!({"name": "a", "bytes": 1, "blake3": format!("{place:064}"), "format": "npz",
                 "transforms": transforms})
-        };
-        let names: Vec<String> = (0..size / 400).map(|i| format!("t{i:06}")).collect();
-        let permute = json!([{"name": "permute", "settings": {"tensors": names, "axes": [1, 0]}}]);
-        let rename = json!({"name": "names", "settings": {"map": {}}});
-        let steps = (0..60).map(|i| origin(i + 1, json!(vec![rename.clone(); (size >> 15).min(64)])));
-        let history: Vec<_> = std::iter::once(origin(0, permute)).chain(steps).collect();
-        let receipt = json!({"schema": "blob.receipt/1", "tool": "x", "tensors": 1,
+            };
+            let names: Vec<String> = (0..size / 400).map(|i| format!("t{i:06}")).collect();
+            let permute = json!([{"name": "permute", "settings": {"tensors": names, "axes": [1, 0]}}]);
+            let rename = json!({"name": "names", "settings": {"map": {}}});
+            let steps = (0..60).map(|i| origin(i + 1, json!(vec![rename.clone(); (size >> 15).min(64)])));
+            let history: Vec<_> = std::iter::once(origin(0, permute)).chain(steps).collect();
+            let receipt = json!({"schema": "blob.receipt/1", "tool": "x", "tensors": 1,
             "source": origin(99, json!([])), "history": history});
-        let metadata = json!({RECEIPT_KEY: receipt.to_string(), "pad": " ".repeat(size / 4)});
-        let tensor = json!({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]});
-        safetensors(&json!({"__metadata__": metadata, "w": tensor}).to_string(), &[0; 4])
-    };
-    is_linear("renames", make, |file| {
-        plan(file, &Options::new(Format::MxnetList), &Place::Stdout).expect("a plan");
-    });
+            let metadata = json!({RECEIPT_KEY: receipt.to_string(), "pad": " ".repeat(size / 4)});
+            let tensor = json!({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]});
+            safetensors(&json!({"__metadata__": metadata, "w": tensor}).to_string(), &[0; 4])
+        },
+        |file| {
+            plan(file, &Options::new(Format::MxnetList), &Place::Stdout).expect("a plan");
+        },
+    );
 }
 
 /// BatchNorms behind as many layers of another kind, and one that is folded.
 #[test]
 fn refusals_of_a_fold_are_grouped() {
-    let make = |size: usize| {
-        let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
-        let norm =
-            |name: &str, ends: (&str, &str)| layer(name, "BatchNorm", ends, &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]);
-        let first = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &no_bias);
-        let pair = |i: usize| {
-            let (relu, read) = (format!("r{i}"), format!("b{i}"));
-            [layer(&relu, "ReLU", ("d", &relu), &[], &[]), norm(&read, (&relu, &read))].concat()
-        };
-        net(&[first, norm("n", ("c", "d")), (0..size / 160).flat_map(pair).collect()])
-    };
-    is_linear("refusals", make, |file| assert!(planned(file, Step::fold()) < 30));
+    is_linear(
+        "refusals",
+        |size: usize| {
+            let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
+            let norm = |name: &str, ends: (&str, &str)| {
+                layer(name, "BatchNorm", ends, &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[])
+            };
+            let first = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &no_bias);
+            net(&[
+                first,
+                norm("n", ("c", "d")),
+                (0..size / 160)
+                    .flat_map(|i: usize| {
+                        let (relu, read) = (format!("r{i}"), format!("b{i}"));
+                        [layer(&relu, "ReLU", ("d", &relu), &[], &[]), norm(&read, (&relu, &read))].concat()
+                    })
+                    .collect(),
+            ])
+        },
+        |file| assert!(planned(file, Step::fold()) < 30),
+    );
 }
 
 /// BatchNorms each with another eps.
 #[test]
 fn modules_of_many_eps_are_one_line() {
-    let make = |size: usize| {
-        let norm = |i: usize| {
-            let (name, eps) = (format!("b{i}"), f32::from_bits(1e-3_f32.to_bits() + i as u32));
-            let eps = len(139, &[&[3 << 3 | 5], &eps.to_le_bytes()[..]].concat());
-            layer(&name, "BatchNorm", ("data", &name), &[&[0.5; 20], &[1.0; 20], &[1.0]], &eps)
-        };
-        net(&[(0..size / 260).flat_map(norm).collect()])
-    };
-    is_linear("eps", make, |file| assert!(planned(file, Step::torch_names()) < 30));
+    is_linear(
+        "eps",
+        |size: usize| {
+            net(&[(0..size / 260)
+                .flat_map(|i: usize| {
+                    let (name, eps) = (format!("b{i}"), f32::from_bits(1e-3_f32.to_bits() + i as u32));
+                    let eps = len(139, &[&[3 << 3 | 5], &eps.to_le_bytes()[..]].concat());
+                    layer(&name, "BatchNorm", ("data", &name), &[&[0.5; 20], &[1.0; 20], &[1.0]], &eps)
+                })
+                .collect()])
+        },
+        |file| assert!(planned(file, Step::torch_names()) < 30),
+    );
 }
 
 #[test]
@@ -130,8 +146,8 @@ fn equal_tensors_under_new_names_are_paired() {
         |size| ones("a", size / 80),
         |file| {
             let others = open("y.safetensors", &ones("b", file.entries().len())).expect("opens");
-            let mut report = |_| Ok::<(), Error>(());
-            let tally = diff(file, &others, Tolerance::Exact, &Silent, &mut |_| {}, &mut report).expect("read");
+            let tally = diff(file, &others, Tolerance::Exact, &Silent, &mut |_| {}, &mut |_| Ok::<(), Error>(()))
+                .expect("read");
             assert_eq!(tally.renamed, file.entries().len() as u64);
         },
     );
@@ -143,8 +159,7 @@ fn each_named_inner_product_is_found_at_once() {
         "fc-from",
         |size| ones("a", size / 80),
         |file| {
-            let of = |name: &str| FcFrom::new(1, 1, 1).expect("extents").layer(name);
-            let all = file.names().map(of).reduce(FcFrom::and);
+            let all = file.names().map(|name| FcFrom::new(1, 1, 1).expect("extents").layer(name)).reduce(FcFrom::and);
             let options = all.into_iter().fold(Options::new(Format::Npz), Options::transform);
             plan(file, &options, &Place::Stdout).expect("a plan");
         },
@@ -169,28 +184,38 @@ fn a_file_for_each_layer_is_planned_from_its_tensors() {
 /// Convolutions, each with a BatchNorm and a Scale that are folded, as an ONNX model.
 #[test]
 fn a_folded_net_becomes_a_model_in_linear_work() {
-    let make = |size: usize| {
-        let (no_bias, with_bias) = (len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat()), len(142, &var(4, 1)));
-        let three = |i: usize| {
-            let (read, conv, norm) = (format!("s{i}"), format!("c{}", i + 1), format!("b{}", i + 1));
-            let scale = format!("s{}", i + 1);
-            [
-                layer(&conv, "Convolution", (&read, &conv), &[&[1.0, 2.0, 3.0, 4.0]], &no_bias),
-                layer(&norm, "BatchNorm", (&conv, &norm), &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]),
-                layer(&scale, "Scale", (&norm, &scale), &[&[2.0, 3.0], &[0.0, 1.0]], &with_bias),
-            ]
-            .concat()
-        };
-        // A net has more bytes of weights than of layers.
-        net(&[(0..size / 600).flat_map(three).collect(), len(201, &vec![0; size * 3 / 5])])
-    };
-    is_linear("folded models", make, |file| {
-        let mut recipe = Recipe::new("x", "x.onnx").step(Step::fold());
-        let mut onnx = blob_convert::recipe::Onnx::default();
-        onnx.inputs.insert("s0".to_owned(), vec![1, 2, 1, 1]);
-        recipe.target.onnx = Some(onnx);
-        let plan = recipe.plan_of(&[file], None, &Registry::default()).expect("a plan");
-        let model = plan.model().expect("a model");
-        assert_eq!((model.nodes.len(), model.initializers.len()), (file.entries().len() / 6, file.entries().len() / 3));
-    });
+    is_linear(
+        "folded models",
+        |size: usize| {
+            let (no_bias, with_bias) = (len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat()), len(142, &var(4, 1)));
+            // A net has more bytes of weights than of layers.
+            net(&[
+                (0..size / 600)
+                    .flat_map(|i: usize| {
+                        let (read, conv, norm) = (format!("s{i}"), format!("c{}", i + 1), format!("b{}", i + 1));
+                        let scale = format!("s{}", i + 1);
+                        [
+                            layer(&conv, "Convolution", (&read, &conv), &[&[1.0, 2.0, 3.0, 4.0]], &no_bias),
+                            layer(&norm, "BatchNorm", (&conv, &norm), &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]),
+                            layer(&scale, "Scale", (&norm, &scale), &[&[2.0, 3.0], &[0.0, 1.0]], &with_bias),
+                        ]
+                        .concat()
+                    })
+                    .collect(),
+                len(201, &vec![0; size * 3 / 5]),
+            ])
+        },
+        |file| {
+            let mut recipe = Recipe::new("x", "x.onnx").step(Step::fold());
+            let mut onnx = blob_convert::recipe::Onnx::default();
+            onnx.inputs.insert("s0".to_owned(), vec![1, 2, 1, 1]);
+            recipe.target.onnx = Some(onnx);
+            let plan = recipe.plan_of(&[file], None, &Registry::default()).expect("a plan");
+            let model = plan.model().expect("a model");
+            assert_eq!(
+                (model.nodes.len(), model.initializers.len()),
+                (file.entries().len() / 6, file.entries().len() / 3)
+            );
+        },
+    );
 }

@@ -77,8 +77,7 @@ impl Place {
 
     /// A new place.
     pub(crate) fn make() -> io::Result<Box<dyn Sink>> {
-        let none = |_| io::Error::other("this browser has no room for it");
-        u32::try_from(place()).map(Self::numbered).map_err(none)
+        u32::try_from(place()).map(Self::numbered).map_err(|_| io::Error::other("this browser has no room for it"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The module of the page: a file of the user's is opened, listed, checked, compared and converted as the tool does.
 //!
-//! Every answer is JSON, and every error too: the tool's words, with its help. Knows no document; the browser stands
-//! behind `host`. Relies on one thread.
+//! Every answer is JSON, and every error too: the tool's words, with its help. The module does not know the
+//! document; the browser stands behind `host`. Relies on one thread.
 
 #![forbid(unsafe_code)]
 #![allow(unreachable_pub, reason = "JavaScript reaches what is exported")]

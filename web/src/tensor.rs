@@ -125,8 +125,10 @@ pub(crate) fn numbers(checkpoint: &Checkpoint, place: usize, most: usize) -> Res
     let mut elements = Elements::new(checkpoint, entry)?;
     let bytes = fetched(&mut elements, View::whole(entry.shape().dims()).head(most))?;
     let dtype = elements.dtype();
-    let number = |element| Value::read(dtype, element).as_float().unwrap_or_default() as f32;
-    Ok(bytes.chunks_exact(dtype.size()).map(number).collect())
+    Ok(bytes
+        .chunks_exact(dtype.size())
+        .map(|element| Value::read(dtype, element).as_float().unwrap_or_default() as f32)
+        .collect())
 }
 
 fn fetched(elements: &mut Elements<'_>, rows: impl Iterator<Item = TensorRow>) -> Result<Vec<u8>, Error> {

@@ -45,8 +45,11 @@ pub(crate) fn of(
         }
         Err(e) => return Err(e),
     }
-    let failed = |source| Error::Io { file: name.to_owned(), action: "write the verdict on".to_owned(), source };
-    sheet.line().map_err(failed)
+    sheet.line().map_err(|source| Error::Io {
+        file: name.to_owned(),
+        action: "write the verdict on".to_owned(),
+        source,
+    })
 }
 
 impl Sheet {

@@ -58,14 +58,15 @@ fn row(case: &Case, sizes: &Sizes, queue: &Arc<dyn Queue>, driver: &Driver) -> R
     driver.upload(&tensors.x.data().bytes()?, &mut from, false)?;
     let x = same(&tensors.x)?;
     let mut copied = AnyBlob::new(x.shape().clone(), case.dtype)?;
-    let mut ours = |batch| on(queue, batch, |gpu| tensors.run(gpu, case.op).map(drop));
-    let mut theirs = |batch| match case.op {
-        Op::Fill => driver.fill(&mut to, batch),
-        _ => driver.copy(&from, &mut to, batch),
-    };
-    let mut own_copy = |batch| on(queue, batch, |gpu| Ok(gpu.convert_into(&x, &mut copied, Part::Data)?));
     let them = if case.op == Op::Fill { MEMSET } else { COPY };
-    let mut runs = [Run(OURS, &mut ours), Run(them, &mut theirs), Run(OWN_COPY, &mut own_copy)];
+    let mut runs = [
+        Run(OURS, &mut |batch| on(queue, batch, |gpu| tensors.run(gpu, case.op).map(drop))),
+        Run(them, &mut |batch| match case.op {
+            Op::Fill => driver.fill(&mut to, batch),
+            _ => driver.copy(&from, &mut to, batch),
+        }),
+        Run(OWN_COPY, &mut |batch| on(queue, batch, |gpu| Ok(gpu.convert_into(&x, &mut copied, Part::Data)?))),
+    ];
     in_turn(&mut runs, sizes, sizes.batch)?.iter().for_each(|time| time.print(&case.name));
     Ok(())
 }
@@ -146,8 +147,7 @@ impl Tensors {
         match case.op {
             Op::Merge { parts: count } | Op::Split { parts: count } => {
                 let (rows, len) = (case.dims[0], case.dims[1] / count);
-                let part = || empty(Shape::new([rows, len])?, case.dtype);
-                parts = (0..count).map(|_| part()).collect::<Result<_>>()?;
+                parts = (0..count).map(|_| empty(Shape::new([rows, len])?, case.dtype)).collect::<Result<_>>()?;
                 if matches!(case.op, Op::Merge { .. }) {
                     let mut all: Vec<_> = parts.iter_mut().collect();
                     blob_ops::split_into(&x, 1, &mut all)?;
@@ -233,13 +233,17 @@ fn noise(shape: &Shape, dtype: DType) -> Result<AnyBlob> {
 
 fn stretch(len: usize, dtype: DType) -> Result<Vec<u8>> {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
-    let mut word = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.to_ne_bytes()
+    let mut bytes = |len: usize| {
+        (0..len.div_ceil(8))
+            .flat_map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                state.to_ne_bytes()
+            })
+            .take(len)
+            .collect::<Vec<u8>>()
     };
-    let mut bytes = |len: usize| (0..len.div_ceil(8)).flat_map(|_| word()).take(len).collect::<Vec<u8>>();
     if !dtype.is_float() {
         return Ok(bytes(len));
     }
@@ -260,8 +264,7 @@ pub(crate) fn calls(sizes: &Sizes) -> Result<()> {
     let mut run = |gpu: &At| tensors.run(gpu, case.op).map(drop);
     // The driver queues more calls than this before it makes the caller wait.
     let batch = 20 * sizes.batch;
-    let mut in_a_row = |batch| on(&queue, batch, &mut run);
-    let times = in_turn(&mut [Run(OURS, &mut in_a_row)], sizes, batch)?;
+    let times = in_turn(&mut [Run(OURS, &mut |batch| on(&queue, batch, &mut run))], sizes, batch)?;
     times.iter().for_each(|time| time.print(&case.name));
     let (mut host, place) = (Vec::new(), blob_ops::at(&queue));
     for _ in 0..sizes.rounds {
@@ -280,8 +283,13 @@ pub(crate) fn copy(sizes: &Sizes, when: &str) -> Result<()> {
     let queue = gpu.queue()?;
     let x = AnyBlob::from_vec(Shape::new([sizes.bytes])?, DType::U8, vec![1; sizes.bytes])?;
     let mut copied = AnyBlob::new(x.shape().clone(), x.dtype())?;
-    let mut run = |batch| on(&queue, batch, |gpu| Ok(gpu.convert_into(&x, &mut copied, Part::Data)?));
-    for time in in_turn(&mut [Run(OWN_COPY, &mut run)], sizes, sizes.batch)? {
+    for time in in_turn(
+        &mut [Run(OWN_COPY, &mut |batch| {
+            on(&queue, batch, |gpu| Ok(gpu.convert_into(&x, &mut copied, Part::Data)?))
+        })],
+        sizes,
+        sizes.batch,
+    )? {
         println!("about\tour own copy {when} the peers: {}", time.rate(2 * sizes.bytes));
     }
     Ok(())

@@ -94,22 +94,26 @@ impl Driver {
     pub(crate) fn upload(&self, from: &[u8], to: &mut Buffer, is_pinned: bool) -> Result<()> {
         ensure!(from.len() <= to.0.len(), "a buffer that has room");
         let (to, len, from) = (to.0.address(), from.len(), from.as_ptr().expose_provenance() as u64);
-        // SAFETY: the slice has the bytes, the block the room; `enqueue` waits before either goes.
-        let pinned = || unsafe { (self.to_device_async)(to, from, len, self.stream) };
-        // SAFETY: the slice has the bytes, the block the room; `at_once` waits before either goes.
-        let pageable = || unsafe { (self.to_device)(to, from, len) };
-        if is_pinned { self.enqueue("cuMemcpyHtoDAsync", 1, pinned) } else { self.at_once("cuMemcpyHtoD", pageable) }
+        if is_pinned {
+            // SAFETY: the slice has the bytes, the block the room; `enqueue` waits before either goes.
+            self.enqueue("cuMemcpyHtoDAsync", 1, || unsafe { (self.to_device_async)(to, from, len, self.stream) })
+        } else {
+            // SAFETY: the slice has the bytes, the block the room; `at_once` waits before either goes.
+            self.at_once("cuMemcpyHtoD", || unsafe { (self.to_device)(to, from, len) })
+        }
     }
 
     /// Downloads bytes; see [`upload`](Self::upload).
     pub(crate) fn download(&self, from: &Buffer, to: &mut [u8], is_pinned: bool) -> Result<()> {
         ensure!(to.len() <= from.0.len(), "a buffer that has the bytes");
         let (from, len, to) = (from.0.address(), to.len(), to.as_mut_ptr().expose_provenance() as u64);
-        // SAFETY: the block has the bytes, the slice, borrowed alone, the room; `enqueue` waits before either goes.
-        let pinned = || unsafe { (self.to_host_async)(to, from, len, self.stream) };
-        // SAFETY: the block has the bytes, the slice, borrowed alone, the room; `at_once` waits before either goes.
-        let pageable = || unsafe { (self.to_host)(to, from, len) };
-        if is_pinned { self.enqueue("cuMemcpyDtoHAsync", 1, pinned) } else { self.at_once("cuMemcpyDtoH", pageable) }
+        if is_pinned {
+            // SAFETY: the block has the bytes, the slice, borrowed alone, the room; `enqueue` waits before either goes.
+            self.enqueue("cuMemcpyDtoHAsync", 1, || unsafe { (self.to_host_async)(to, from, len, self.stream) })
+        } else {
+            // SAFETY: the block has the bytes, the slice, borrowed alone, the room; `at_once` waits before either goes.
+            self.at_once("cuMemcpyDtoH", || unsafe { (self.to_host)(to, from, len) })
+        }
     }
 
     /// Enqueues a call several times, and waits for the stream even after an error. If waiting fails, the context is

@@ -267,12 +267,11 @@ fn beside(name: &str) -> Result<PathBuf> {
 fn sanitizer(found: &mut Found, tool: &str, limit: Duration, is_tiny: bool) {
     const NAMES: [&str; 2] = ["compute-sanitizer", "/usr/local/cuda/bin/compute-sanitizer"];
     eprintln!("blob-gpu: {tool}");
-    let run = |name: &str| {
+    let (result, words) = match NAMES.into_iter().find_map(|name| {
         let mut command = Command::new(name);
         command.args(["--tool", tool, "--error-exitcode", "9"]).arg(std::env::current_exe().ok()?);
         child::run(unset(command.args(is_tiny.then_some("--tiny")).args(["--phase", "operations"])), "", limit).ok()
-    };
-    let (result, words) = match NAMES.into_iter().find_map(run) {
+    }) {
         None => ("not run", "absent: compute-sanitizer is not installed".to_string()),
         Some((text, why)) => sanitized(&text, why.as_deref()),
     };

@@ -41,8 +41,7 @@ fn figures() -> Vec<(String, &'static str, f64)> {
     }
     figures.push((format!("host time of {}, µs", cases::SMALL), "at most", 6.0));
     for (process, bar) in [("first", 500.0), ("second", 30.0)] {
-        let first_use = |file| (format!("first use of {file}, {process} process, ms"), "at most", bar);
-        figures.extend(FILES.map(first_use));
+        figures.extend(FILES.map(|file| (format!("first use of {file}, {process} process, ms"), "at most", bar)));
     }
     figures
 }
@@ -192,11 +191,11 @@ impl Found {
         };
         let all: Vec<_> =
             PEERS.into_iter().filter(|(program, _)| has_it(program, case)).map(|peer| (peer.0, stand(peer))).collect();
-        let of = |wanted: &str| {
+        let found = [MARKS[1], "ahead", NOT_RUN].into_iter().filter_map(|wanted| {
             let names: Vec<_> = all.iter().filter(|(_, stand)| *stand == wanted).map(|(program, _)| *program).collect();
             (!names.is_empty()).then(|| format!("{wanted}: {}", names.join(", ")))
-        };
-        [MARKS[1], "ahead", NOT_RUN].into_iter().filter_map(of).collect::<Vec<_>>().join("; ")
+        });
+        found.collect::<Vec<_>>().join("; ")
     }
 
     /// The rate in GB/s that the case is compared with: of its [`Against`], the fastest that was measured.

@@ -48,27 +48,29 @@ struct Transfer<'a> {
 impl Transfer<'_> {
     /// Our time and the driver's.
     fn up(&self, buffer: &mut Buffer, sizes: &Sizes) -> Result<Vec<Time>> {
-        let mut ours = |_| {
-            // Writing on the host makes the copy on the device stale.
-            drop(self.memory.host_mut(..)?);
-            self.memory.device(self.queue, ..)?;
-            Ok(self.queue.synchronize()?)
-        };
         let bytes = self.theirs.host(..)?;
-        let mut theirs = |_| self.driver.upload(&bytes, buffer, self.is_pinned);
-        let mut runs = [Run("ours", &mut ours), Run("theirs", &mut theirs)];
+        let mut runs = [
+            Run("ours", &mut |_| {
+                // Writing on the host makes the copy on the device stale.
+                drop(self.memory.host_mut(..)?);
+                self.memory.device(self.queue, ..)?;
+                Ok(self.queue.synchronize()?)
+            }),
+            Run("theirs", &mut |_| self.driver.upload(&bytes, buffer, self.is_pinned)),
+        ];
         in_turn(&mut runs, sizes, 1)
     }
 
     fn down(&self, buffer: &Buffer, sizes: &Sizes) -> Result<Vec<Time>> {
-        let mut ours = |_| {
-            drop(self.memory.device_mut(self.queue, ..)?);
-            self.memory.prefetch_host(..)?;
-            Ok(self.queue.synchronize()?)
-        };
         let mut bytes = self.theirs.host_mut(..)?;
-        let mut theirs = |_| self.driver.download(buffer, &mut bytes, self.is_pinned);
-        let mut runs = [Run("ours", &mut ours), Run("theirs", &mut theirs)];
+        let mut runs = [
+            Run("ours", &mut |_| {
+                drop(self.memory.device_mut(self.queue, ..)?);
+                self.memory.prefetch_host(..)?;
+                Ok(self.queue.synchronize()?)
+            }),
+            Run("theirs", &mut |_| self.driver.download(buffer, &mut bytes, self.is_pinned)),
+        ];
         in_turn(&mut runs, sizes, 1)
     }
 }

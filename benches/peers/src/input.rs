@@ -16,8 +16,8 @@ impl Input {
     pub(crate) fn new(case: &Case) -> Input {
         const PERIOD: usize = 1 << 20;
         let count: usize = case.dims.iter().product();
-        let value = |index: usize| (index % PERIOD) as f32 - (count.min(PERIOD) / 2) as f32;
-        let values: Vec<f32> = (0..count).map(value).collect();
+        let values: Vec<f32> =
+            (0..count).map(|index: usize| (index % PERIOD) as f32 - (count.min(PERIOD) / 2) as f32).collect();
         let parts = match case.op {
             Op::Merge { axis, parts } => naive::split(&values, &case.dims, axis, parts),
             _ => Vec::new(),

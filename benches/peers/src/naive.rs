@@ -39,16 +39,17 @@ pub(crate) fn split(x: &[f32], shape: &[usize], axis: usize, parts: usize) -> Ve
 }
 
 fn permute(x: &[f32], shape: &[usize], order: &[usize]) -> Vec<f32> {
-    let value = |mut at: usize| {
-        let mut index = vec![0; shape.len()];
-        for &axis in order.iter().rev() {
-            index[axis] = at % shape[axis];
-            at /= shape[axis];
-        }
-        let axes = index.iter().zip(shape);
-        x[axes.fold(0, |offset, (i, side)| offset * side + i)]
-    };
-    (0..x.len()).map(value).collect()
+    (0..x.len())
+        .map(|mut at: usize| {
+            let mut index = vec![0; shape.len()];
+            for &axis in order.iter().rev() {
+                index[axis] = at % shape[axis];
+                at /= shape[axis];
+            }
+            let axes = index.iter().zip(shape);
+            x[axes.fold(0, |offset, (i, side)| offset * side + i)]
+        })
+        .collect()
 }
 
 #[cfg(test)]

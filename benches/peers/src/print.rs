@@ -20,8 +20,9 @@ impl Print {
             return println!("memcpy\tcrates\t{payload}\t1\t{memcpy}");
         }
         println!("\n{payload}: memcpy by one thread reads and writes {memcpy:.1} GB/s");
-        let column = |(name, threads): &(&str, usize)| format!(" {:>20}", format!("{name} {threads}t"));
-        let heads: String = columns.iter().map(column).collect();
+        let heads =
+            columns.iter().map(|(name, threads): &(&str, usize)| format!(" {:>20}", format!("{name} {threads}t")));
+        let heads: String = heads.collect();
         println!("{:40}{heads}   (time / memcpy by one, time)", "case");
     }
 

@@ -39,8 +39,7 @@ fn ops(model: &Model) -> Vec<&str> {
 }
 
 fn shape(model: &Model, output: usize) -> Vec<u64> {
-    let size = |dim: &Dim| if let Dim::Size(size) = dim { *size } else { 0 };
-    model.outputs[output].shape.iter().map(size).collect()
+    model.outputs[output].shape.iter().map(|dim| if let Dim::Size(size) = dim { *size } else { 0 }).collect()
 }
 
 fn attribute(model: &Model, node: usize, name: &str) -> Option<Attribute> {
@@ -128,9 +127,12 @@ fn a_net_keeps_its_names() {
     assert_eq!(values, ["conv1", "pool1", "ip1/Flatten", "ip1:ip1", "ip1:relu1", "ip2"]);
     let open = Target { dynamic_batch: true, ..Target::default() };
     let (open, _) = to_onnx(&graph, &open).expect("a model");
-    let first = |value: &blob_io::onnx::Value| value.shape[0].clone();
     assert!(
-        open.inputs.iter().chain(&open.values).chain(&open.outputs).all(|value| first(value) == Dim::Name("N".into()))
+        open.inputs
+            .iter()
+            .chain(&open.values)
+            .chain(&open.outputs)
+            .all(|value| value.shape[0].clone() == Dim::Name("N".into()))
     );
     assert_eq!(open.nodes, model.nodes);
 }

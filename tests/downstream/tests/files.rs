@@ -53,8 +53,13 @@ fn any_file_is_a_vector_of_floats() {
         let (shape, values) = checkpoint.read::<f32>(&name).unwrap();
         assert_eq!(values.len(), shape.count(), "{dtype}");
         let wide = checkpoint.read::<f64>(&name).unwrap().1;
-        let is_same = |(narrow, wide): (&f32, &f64)| *narrow == *wide as f32 || narrow.is_nan() && wide.is_nan();
-        assert!(values.iter().zip(&wide).all(is_same), "{dtype}");
+        assert!(
+            values
+                .iter()
+                .zip(&wide)
+                .all(|(narrow, wide): (&f32, &f64)| *narrow == *wide as f32 || narrow.is_nan() && wide.is_nan()),
+            "{dtype}"
+        );
         assert!(values.iter().any(|value| *value != 0.0), "{dtype}");
     }
     let refused = open(FILES[0].0).read::<f32>("conv1/7").unwrap_err().to_string();

@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::shell;
 
 /// Where our own Rust code lies.
-const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/", "python/src/"];
+const CODE: &[&str] = &["crates/", "xtask/", "tests/", "benches/", "python/src/", "web/", "fuzz/"];
 
 /// Everything that the rules may look at.
 #[derive(Default)]

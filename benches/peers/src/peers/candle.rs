@@ -49,10 +49,7 @@ impl Peer for Candle {
                 let x = x()?;
                 fresh(move || x.sqr()?.sum_all())
             }
-            Op::Fill => {
-                let run = |y: &mut Tensor| Ok(y.const_set(Scalar::from(1_f32))?);
-                prepared(x()?, run, row_major)
-            }
+            Op::Fill => prepared(x()?, |y: &mut Tensor| Ok(y.const_set(Scalar::from(1_f32))?), row_major),
         }))
     }
 }
@@ -67,38 +64,47 @@ fn merge<'a>(case: &Case, input: &Input, axis: usize) -> Result<Box<dyn Work + '
     let parts = input.parts.iter().map(|part| tensor(part, &shape));
     let parts: Vec<Tensor> = parts.collect::<Result<_, _>>()?;
     let out = tensor(&vec![0.0; input.values.len()], &case.dims)?;
-    let run = move |out: &mut Tensor| {
-        for (index, part) in parts.iter().enumerate() {
-            out.slice_set(part, axis, index * shape[axis])?;
-        }
-        Ok(())
-    };
-    Ok(prepared(out, run, row_major))
+    Ok(prepared(
+        out,
+        move |out: &mut Tensor| {
+            for (index, part) in parts.iter().enumerate() {
+                out.slice_set(part, axis, index * shape[axis])?;
+            }
+            Ok(())
+        },
+        row_major,
+    ))
 }
 
 fn split<'a>(x: Tensor, axis: usize, parts: usize) -> Result<Box<dyn Work + 'a>> {
     let views = x.chunk(parts, axis)?;
-    let run = move |outs: &mut Vec<Tensor>| {
-        outs.clear();
-        for view in &views {
-            outs.push(view.force_contiguous()?);
-        }
-        Ok(())
-    };
-    Ok(prepared(Vec::new(), run, |outs| {
-        let outs: Result<Vec<Vec<f32>>> = outs.iter().map(row_major).collect();
-        Ok(outs?.concat())
-    }))
+    Ok(prepared(
+        Vec::new(),
+        move |outs: &mut Vec<Tensor>| {
+            outs.clear();
+            for view in &views {
+                outs.push(view.force_contiguous()?);
+            }
+            Ok(())
+        },
+        |outs| {
+            let outs: Result<Vec<Vec<f32>>> = outs.iter().map(row_major).collect();
+            Ok(outs?.concat())
+        },
+    ))
 }
 
 /// An operation that allocates its result. The previous result is freed first, so that there is one at a time.
 fn fresh<'a>(operation: impl Fn() -> candle_core::Result<Tensor> + 'a) -> Box<dyn Work + 'a> {
-    let run = move |out: &mut Option<Tensor>| {
-        *out = None;
-        *out = Some(operation()?);
-        Ok(())
-    };
-    prepared(None, run, |out| out.as_ref().map_or(Ok(Vec::new()), row_major))
+    prepared(
+        None,
+        move |out: &mut Option<Tensor>| {
+            *out = None;
+            *out = Some(operation()?);
+            Ok(())
+        },
+        |out| out.as_ref().map_or(Ok(Vec::new()), row_major),
+    )
 }
 
 fn row_major(tensor: &Tensor) -> Result<Vec<f32>> {

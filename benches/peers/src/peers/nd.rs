@@ -67,16 +67,19 @@ impl NdArray {
         let parts = input.parts.iter().map(|part| ArrayViewD::from_shape(IxDyn(&shape), part));
         let parts: Vec<ArrayViewD<f32>> = parts.collect::<Result<_, _>>()?;
         let out = ArrayD::<f32>::zeros(IxDyn(&case.dims));
-        let run = move |out: &mut ArrayD<f32>| {
-            let mut rest = out.view_mut();
-            for part in &parts {
-                let (slice, after) = rest.split_at(Axis(axis), part.len_of(Axis(axis)));
-                self.assign(slice, part.view());
-                rest = after;
-            }
-            Ok(())
-        };
-        Ok(prepared(out, run, |out| Ok(row_major(out))))
+        Ok(prepared(
+            out,
+            move |out: &mut ArrayD<f32>| {
+                let mut rest = out.view_mut();
+                for part in &parts {
+                    let (slice, after) = rest.split_at(Axis(axis), part.len_of(Axis(axis)));
+                    self.assign(slice, part.view());
+                    rest = after;
+                }
+                Ok(())
+            },
+            |out| Ok(row_major(out)),
+        ))
     }
 
     fn split<'a>(&'a self, x: ArrayViewD<'a, f32>, axis: usize, parts: usize) -> Box<dyn Work + 'a> {
@@ -84,22 +87,28 @@ impl NdArray {
         let mut shape = x.raw_dim();
         shape[axis] = len;
         let outs = vec![ArrayD::<f32>::zeros(shape); parts];
-        let run = move |outs: &mut Vec<ArrayD<f32>>| {
-            for (out, view) in outs.iter_mut().zip(x.axis_chunks_iter(Axis(axis), len)) {
-                self.assign(out.view_mut(), view);
-            }
-            Ok(())
-        };
-        prepared(outs, run, |outs| Ok(outs.iter().flat_map(row_major).collect()))
+        prepared(
+            outs,
+            move |outs: &mut Vec<ArrayD<f32>>| {
+                for (out, view) in outs.iter_mut().zip(x.axis_chunks_iter(Axis(axis), len)) {
+                    self.assign(out.view_mut(), view);
+                }
+                Ok(())
+            },
+            |outs| Ok(outs.iter().flat_map(row_major).collect()),
+        )
     }
 
     fn permute<'a>(&'a self, view: ArrayViewD<'a, f32>) -> Box<dyn Work + 'a> {
         let out = ArrayD::<f32>::zeros(view.raw_dim());
-        let run = move |out: &mut ArrayD<f32>| {
-            self.assign(out.view_mut(), view.view());
-            Ok(())
-        };
-        prepared(out, run, |out| Ok(row_major(out)))
+        prepared(
+            out,
+            move |out: &mut ArrayD<f32>| {
+                self.assign(out.view_mut(), view.view());
+                Ok(())
+            },
+            |out| Ok(row_major(out)),
+        )
     }
 
     fn assign(&self, mut out: ArrayViewMutD<f32>, from: ArrayViewD<f32>) {
@@ -125,47 +134,56 @@ impl NdArray {
         x: ArrayViewD<'a, f32>,
         step: impl Fn(Option<&ThreadPool>, &mut ArrayD<f32>) + 'a,
     ) -> Box<dyn Work + 'a> {
-        let run = move |y: &mut ArrayD<f32>| {
-            step(self.pool.as_ref(), y);
-            Ok(())
-        };
-        prepared(x.to_owned(), run, |y| Ok(row_major(y)))
+        prepared(
+            x.to_owned(),
+            move |y: &mut ArrayD<f32>| {
+                step(self.pool.as_ref(), y);
+                Ok(())
+            },
+            |y| Ok(row_major(y)),
+        )
     }
 
     fn asum<'a>(&'a self, x: ArrayViewD<'a, f32>) -> Box<dyn Work + 'a> {
         let state = (ArrayD::<f32>::zeros(x.raw_dim()), 0.0);
-        let run = move |(scratch, sum): &mut (ArrayD<f32>, f32)| {
-            *sum = match &self.pool {
-                None => {
-                    scratch.zip_mut_with(&x, |out, value| *out = value.abs());
-                    scratch.sum()
-                }
-                Some(pool) => pool.install(|| {
-                    let magnitudes = Zip::from(&mut *scratch).and(&x);
-                    magnitudes.par_for_each(|out, value| *out = value.abs());
-                    let rows = scratch.axis_iter(Axis(0)).into_par_iter();
-                    rows.map(|row| row.sum()).sum()
-                }),
-            };
-            Ok(())
-        };
-        prepared(state, run, |(_, sum)| Ok(vec![*sum]))
+        prepared(
+            state,
+            move |(scratch, sum): &mut (ArrayD<f32>, f32)| {
+                *sum = match &self.pool {
+                    None => {
+                        scratch.zip_mut_with(&x, |out, value| *out = value.abs());
+                        scratch.sum()
+                    }
+                    Some(pool) => pool.install(|| {
+                        let magnitudes = Zip::from(&mut *scratch).and(&x);
+                        magnitudes.par_for_each(|out, value| *out = value.abs());
+                        let rows = scratch.axis_iter(Axis(0)).into_par_iter();
+                        rows.map(|row| row.sum()).sum()
+                    }),
+                };
+                Ok(())
+            },
+            |(_, sum)| Ok(vec![*sum]),
+        )
     }
 
     fn sumsq<'a>(&'a self, x: &'a [f32]) -> Box<dyn Work + 'a> {
         let x = ArrayView1::from(x);
-        let run = move |sum: &mut f32| {
-            *sum = match &self.pool {
-                None => x.dot(&x),
-                Some(pool) => pool.install(|| {
-                    let length = x.len().div_ceil(pool.current_num_threads()).max(1);
-                    let chunks = x.axis_chunks_iter(Axis(0), length).into_par_iter();
-                    chunks.map(|chunk| chunk.dot(&chunk)).sum()
-                }),
-            };
-            Ok(())
-        };
-        prepared(0.0, run, |sum| Ok(vec![*sum]))
+        prepared(
+            0.0,
+            move |sum: &mut f32| {
+                *sum = match &self.pool {
+                    None => x.dot(&x),
+                    Some(pool) => pool.install(|| {
+                        let length = x.len().div_ceil(pool.current_num_threads()).max(1);
+                        let chunks = x.axis_chunks_iter(Axis(0), length).into_par_iter();
+                        chunks.map(|chunk| chunk.dot(&chunk)).sum()
+                    }),
+                };
+                Ok(())
+            },
+            |sum| Ok(vec![*sum]),
+        )
     }
 }
 

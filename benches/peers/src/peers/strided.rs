@@ -53,33 +53,39 @@ impl Peer for StridedPerm {
 impl StridedPerm {
     fn merge<'a>(&'a self, case: &Case, input: &'a Input, axis: usize) -> Box<dyn Work + 'a> {
         let slices = Slices::new(&case.dims, axis, input.parts.len());
-        let run = move |out: &mut Vec<f32>| {
-            let dense = row_major_strides(&slices.shape);
-            for (index, part) in input.parts.iter().enumerate() {
-                let from = StridedView::new(part, &slices.shape, &dense, 0)?;
-                let offset = slices.offset(index);
-                let mut to = StridedViewMut::new(out, &slices.shape, &slices.strides, offset)?;
-                copy_into(&mut to, &from, self.exec()?)?;
-            }
-            Ok(())
-        };
-        prepared(vec![0.0; input.values.len()], run, |out| Ok(out.clone()))
+        prepared(
+            vec![0.0; input.values.len()],
+            move |out: &mut Vec<f32>| {
+                let dense = row_major_strides(&slices.shape);
+                for (index, part) in input.parts.iter().enumerate() {
+                    let from = StridedView::new(part, &slices.shape, &dense, 0)?;
+                    let offset = slices.offset(index);
+                    let mut to = StridedViewMut::new(out, &slices.shape, &slices.strides, offset)?;
+                    copy_into(&mut to, &from, self.exec()?)?;
+                }
+                Ok(())
+            },
+            |out| Ok(out.clone()),
+        )
     }
 
     fn split<'a>(&'a self, case: &Case, input: &'a Input, axis: usize, parts: usize) -> Box<dyn Work + 'a> {
         let slices = Slices::new(&case.dims, axis, parts);
         let outs = vec![vec![0.0; input.values.len() / parts]; parts];
-        let run = move |outs: &mut Vec<Vec<f32>>| {
-            let dense = row_major_strides(&slices.shape);
-            for (index, out) in outs.iter_mut().enumerate() {
-                let offset = slices.offset(index);
-                let from = StridedView::new(&input.values, &slices.shape, &slices.strides, offset)?;
-                let mut to = StridedViewMut::new(out, &slices.shape, &dense, 0)?;
-                copy_into(&mut to, &from, self.exec()?)?;
-            }
-            Ok(())
-        };
-        prepared(outs, run, |outs| Ok(outs.concat()))
+        prepared(
+            outs,
+            move |outs: &mut Vec<Vec<f32>>| {
+                let dense = row_major_strides(&slices.shape);
+                for (index, out) in outs.iter_mut().enumerate() {
+                    let offset = slices.offset(index);
+                    let from = StridedView::new(&input.values, &slices.shape, &slices.strides, offset)?;
+                    let mut to = StridedViewMut::new(out, &slices.shape, &dense, 0)?;
+                    copy_into(&mut to, &from, self.exec()?)?;
+                }
+                Ok(())
+            },
+            |outs| Ok(outs.concat()),
+        )
     }
 
     fn permute<'a>(&'a self, case: &Case, input: &'a Input, order: &[usize]) -> Result<Box<dyn Work + 'a>> {
@@ -87,12 +93,15 @@ impl StridedPerm {
         let from: StridedView<f32> = StridedView::new(&input.values, &case.dims, &strides, 0)?;
         let from = from.permute(order)?;
         let dense = row_major_strides(from.dims());
-        let run = move |out: &mut Vec<f32>| {
-            let mut to = StridedViewMut::new(out, from.dims(), &dense, 0)?;
-            Ok(copy_into(&mut to, &from, self.exec()?)?)
-        };
         let out = vec![0.0; input.values.len()];
-        Ok(prepared(out, run, |out| Ok(out.clone())))
+        Ok(prepared(
+            out,
+            move |out: &mut Vec<f32>| {
+                let mut to = StridedViewMut::new(out, from.dims(), &dense, 0)?;
+                Ok(copy_into(&mut to, &from, self.exec()?)?)
+            },
+            |out| Ok(out.clone()),
+        ))
     }
 }
 

@@ -16,8 +16,7 @@ type Node<'a> = (&'a str, &'a str, &'a str, &'a str);
 fn net(nodes: &[Node<'_>], heads: &str) -> Net {
     let pairs = |text: &str| {
         let numbers = text.split(' ').filter(|one| !one.is_empty());
-        let pair = |one: &str| format!("[{}, 0]", one.replace('.', ", "));
-        format!("[{}]", numbers.map(pair).collect::<Vec<_>>().join(", "))
+        format!("[{}]", numbers.map(|one| format!("[{}, 0]", one.replace('.', ", "))).collect::<Vec<_>>().join(", "))
     };
     let nodes = nodes.iter().map(|(op, name, attributes, inputs)| {
         let attributes = attributes.split(';').filter_map(|one| one.split_once('='));

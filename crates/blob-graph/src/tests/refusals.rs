@@ -27,12 +27,12 @@ fn all_problems_are_listed_at_once() {
 /// Types and shapes are checked in two walks, and what they find is in one order.
 #[test]
 fn problems_stand_in_the_net_s_order_and_a_long_list_is_cut() {
-    let layer = |i: usize| {
+    let data = "layer { name: \"d\" type: \"Input\" top: \"d\" input_param { shape { dim: 1 dim: 3 } } } ";
+    let layers = (0..5000).map(|i: usize| {
         let bad = if i.is_multiple_of(2) { "type: \"Python\"" } else { "type: \"Tile\" tile_param { axis: 7 }" };
         format!("layer {{ name: \"l{i}\" bottom: \"d\" top: \"t{i}\" {bad} }} ")
-    };
-    let data = "layer { name: \"d\" type: \"Input\" top: \"d\" input_param { shape { dim: 1 dim: 3 } } } ";
-    let text = data.to_owned() + &(0..5000).map(layer).collect::<String>();
+    });
+    let text = data.to_owned() + &layers.collect::<String>();
     let error = Graph::from_net(&net(&text), &Shapes::default()).expect_err("problems");
     let names: Vec<&str> = error.problems.iter().map(|problem| &*problem.layer).collect();
     assert_eq!(names, (0..5000).map(|i| format!("l{i}")).collect::<Vec<_>>());
