@@ -46,7 +46,7 @@ const TASKS: &[Task] = &[
     ("tidy", "[--lines | --bars]", "the rules of style and architecture that a program can check; or the crates' lines, and second places of one decision", Run(tidy::run)),
     ("codegen", "[--check]", "proto/caffe.proto to the messages and the table of fields of blob-io", Run(codegen::run)),
     ("kernels", "[--check]", "the CUDA kernels of blob-ops to PTX, assembled for each GPU", Run(kernels::run)),
-    ("mutants", "[FILTER ...]", "break the code on purpose; each break must fail its test", Run(mutants::run)),
+    ("mutants", "[FILTER ... | --in-diff [BASE]]", "break the code on purpose; each break must fail its test; or the lines changed since BASE, by cargo-mutants", Run(mutants::run)),
     ("additions", "", "a made-up format and a made-up transform, as patches that show where one goes: applied to a copy, and tested", Run(additions::run)),
     ("targets", "[PART ...]", "wasm builds, aarch64 under an emulator, and the memory crates under sanitizers: wasm, aarch64, thread, address", Run(targets::run)),
     ("soak", "[--seconds N] [--seed S] [--threads T]", "the memories under threads and failures, every byte checked", Run(soak)),

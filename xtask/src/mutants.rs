@@ -2,6 +2,7 @@
 //! One build holds all breakages that can be chosen at run time (`together`); the others are built one at a time.
 //! Relies on `breakages` for the rows, and on cargo.
 
+mod in_diff;
 mod together;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,9 @@ const LOOM: &str = "loom";
 
 /// Runs the rows whose name or file contains one of the filters, or all, and fails where one survives.
 pub(crate) fn run(filters: &[&str]) -> Result<()> {
+    if let Some((&"--in-diff", rest)) = filters.split_first() {
+        return in_diff::run(rest);
+    }
     let root = shell::root();
     let tree = Tree::read(&root)?;
     let all = rows(tree.texts());
