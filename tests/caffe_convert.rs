@@ -6,7 +6,7 @@ use std::path::Path;
 use blob_convert::transform::StripDiff;
 use blob_convert::{Options, Place, Silent, plan, plan_into};
 use blob_core::{AnyBlob, DType, Shape};
-use blob_io::caffe::Form;
+use blob_io::caffe::BlobForm;
 use blob_io::caffe::proto::NetParameter;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Writer};
 use prost::Message as _;
@@ -65,22 +65,23 @@ fn floats_become_doubles_as_caffe_would_write_them() {
 
 #[test]
 fn the_form_is_as_it_is_asked_for() {
-    let legacy = Options::new(Format::CaffeModel).with(|o| o.form = Some(Form { legacy: true, ..Form::default() }));
+    let form = BlobForm { legacy: true, ..BlobForm::default() };
+    let legacy = Options::new(Format::CaffeModel).with(|o| o.form = Some(form));
     let bytes = written(&opened("caffe/net/f32_v2.caffemodel"), None, &legacy).expect("held");
     assert!(bytes == read(data("caffe/net/v2_legacy_dims.caffemodel")));
-    let v1 = Options::new(Format::CaffeModel).with(|o| o.form = Some(Form { v1: true, ..Form::default() }));
+    let v1 = Options::new(Format::CaffeModel).with(|o| o.form = Some(BlobForm { v1: true, ..BlobForm::default() }));
     let source = opened("caffe/net/v1.caffemodel");
-    let bytes =
-        written(&source, None, &v1.with(|o| o.form = Some(Form { v1: true, legacy: true, raw: false }))).expect("held");
+    let bytes = written(&source, None, &v1.with(|o| o.form = Some(BlobForm { v1: true, ..form }))).expect("held");
     let back = Checkpoint::from_bytes("x.caffemodel", bytes).expect("opens");
     assert_eq!(back.dialect(), "V1 layers");
     let types =
         |file: &Checkpoint| file.entries().iter().map(|e| e.layer_type().map(str::to_owned)).collect::<Vec<_>>();
     assert!(back.names().eq(source.names()) && types(&back) == types(&source));
-    let raw = Options::new(Format::BlobProto).with(|o| o.form = Some(Form { raw: true, ..Form::default() }));
+    let raw = Options::new(Format::BlobProto).with(|o| o.form = Some(BlobForm { raw: true, ..BlobForm::default() }));
     let half = Checkpoint::open(data("caffe/blobproto/nv_raw_f16.binaryproto")).expect("opens");
     assert!(written(&half, None, &raw).expect("held") == read(data("caffe/blobproto/nv_raw_f16.binaryproto")));
-    let double = Options::new(Format::BlobProto).transform(float(DType::F64)).with(|o| o.form = Some(Form::default()));
+    let double = Options::new(Format::BlobProto).transform(float(DType::F64));
+    let double = double.with(|o| o.form = Some(BlobForm::default()));
     let bytes = written(&half, None, &double).expect("held");
     assert_eq!(Checkpoint::from_bytes("x.binaryproto", bytes).expect("opens").entries()[0].dtype(), Some(DType::F64));
 }
@@ -289,7 +290,7 @@ fn nothing_is_lost_when_the_work_breaks_off() {
     let message = blob_io::caffe::Message::named(Format::CaffeModel, ["a/0"], &[]).expect("named");
     let layout = blob_io::layout::Layout::new(
         std::slice::from_ref(&spec),
-        blob_io::layout::Frame::Caffe { message: &message, form: Form::default() },
+        blob_io::layout::Frame::Caffe { message: &message, form: BlobForm::default() },
     )
     .expect("held");
     let big = crate::caffe_write::assembled(&layout, &[&vec![1; 24_000_000]], &[]);

@@ -1,7 +1,7 @@
 //! Splices into Caffe files: the changed parts are as in Caffe's own files, and every other byte stays.
 
 use blob_core::{DType, Shape};
-use blob_io::caffe::Form;
+use blob_io::caffe::BlobForm;
 use blob_io::layout::Splice;
 use blob_io::layout::{Layout, TensorSpec};
 use blob_io::{Checkpoint, Format, Kind, OpenOptions};
@@ -108,26 +108,26 @@ fn a_spliced_net_is_the_one_that_caffe_wrote() {
 fn the_form_of_blobs_changes_and_nothing_else() {
     let (bytes, base) = golden("f32_v2.caffemodel");
     let (wanted, legacy) = golden("v2_legacy_dims.caffemodel");
-    let change = |from: &Checkpoint, bytes: &[u8], form: Form| {
+    let change = |from: &Checkpoint, bytes: &[u8], form: BlobForm| {
         let (specs, values) = tensors(from);
         let mut splice = Splice::new(from).expect("of Caffe");
         splice.form = Some(form);
         from.names().enumerate().for_each(|(tensor, name)| splice.replace(name, tensor).expect("there"));
         spliced(bytes, &splice, &specs, &values)
     };
-    let mut other = change(&base, &bytes, Form { legacy: true, ..Form::default() });
+    let mut other = change(&base, &bytes, BlobForm { legacy: true, ..BlobForm::default() });
     assert!(other == wanted);
     // Written in today's form, each blob has a `shape` with its four axes.
-    other = change(&legacy, &wanted, Form::default());
+    other = change(&legacy, &wanted, BlobForm::default());
     let back = Checkpoint::from_bytes("back.caffemodel", other).expect("opens");
     assert!(back.names().eq(base.names()) && back.entries().iter().all(|entry| entry.shape().num_axes() == 4));
-    let raw = change(&base, &bytes, Form { raw: true, ..Form::default() });
+    let raw = change(&base, &bytes, BlobForm { raw: true, ..BlobForm::default() });
     let raw_back = Checkpoint::from_bytes("raw.caffemodel", raw.clone()).expect("opens");
     for (one, other) in base.entries().iter().zip(raw_back.entries()) {
         assert_eq!((one.name(), one.dtype(), one.shape()), (other.name(), other.dtype(), other.shape()));
         assert!(base.view(one).expect("views") == raw_back.view(other).expect("views"));
     }
-    assert!(change(&raw_back, &raw, Form::default()) == bytes);
+    assert!(change(&raw_back, &raw, BlobForm::default()) == bytes);
 }
 
 /// The fields that a change of some blobs must keep: all of the file, of the layers and of the blobs except `touched`.

@@ -2,7 +2,7 @@
 
 use blob_core::{AnyBlob, Blob, DType, Shape};
 use blob_io::caffe::proto::{BlobProto, Datum, NetParameter};
-use blob_io::caffe::{Form, Layer, Message, Pair};
+use blob_io::caffe::{BlobForm, Layer, Message, Pair};
 use blob_io::layout::{Frame, Layout, TensorSpec};
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, OpenOptions, Writer};
 use proptest::prelude::*;
@@ -40,12 +40,12 @@ pub(crate) fn tensors(source: &Checkpoint) -> (Vec<TensorSpec>, Vec<Vec<u8>>) {
     )
 }
 
-fn laid_out(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Layout, Error> {
+fn laid_out(specs: &[TensorSpec], message: &Message, form: BlobForm) -> Result<Layout, Error> {
     Layout::new(specs, Frame::Caffe { message, form })
 }
 
 /// A file written from only the tensors of another.
-fn rewritten(source: &Checkpoint, metadata: &[(String, String)], form: Form) -> Result<Vec<u8>, Error> {
+fn rewritten(source: &Checkpoint, metadata: &[(String, String)], form: BlobForm) -> Result<Vec<u8>, Error> {
     let (specs, bytes) = tensors(source);
     let message = Message::named(source.format(), source.names(), metadata)?;
     let bytes: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
@@ -59,13 +59,13 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     for path in files(&data("caffe/blobproto"), |name| name.ends_with(".binaryproto")) {
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let form = match &*name {
-            "f32_zero_axis_3x0x2.binaryproto" => Form::default(),
-            "no_shape_one_value.binaryproto" => Form::default(),
-            name if ["f32_", "f64_"].iter().any(|start| name.starts_with(start)) => Form::default(),
+            "f32_zero_axis_3x0x2.binaryproto" => BlobForm::default(),
+            "no_shape_one_value.binaryproto" => BlobForm::default(),
+            name if ["f32_", "f64_"].iter().any(|start| name.starts_with(start)) => BlobForm::default(),
             "legacy_2_3_4_5.binaryproto" | "legacy_bias_1_1_1_7.binaryproto" | "legacy_1_1_3_2_diff.binaryproto" => {
-                Form { legacy: true, ..Form::default() }
+                BlobForm { legacy: true, ..BlobForm::default() }
             }
-            name if name.starts_with("nv_raw") => Form { raw: true, ..Form::default() },
+            name if name.starts_with("nv_raw") => BlobForm { raw: true, ..BlobForm::default() },
             _ => continue,
         };
         let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
@@ -76,13 +76,13 @@ fn blobs_and_lists_are_written_as_caffe_wrote_them() {
     for name in ["state.solverstate", "vector3.blobprotovector", "u8.datum"] {
         let path = data("caffe/misc").join(name);
         let source = Checkpoint::open(&path).unwrap_or_else(|e| panic!("{e}"));
-        let bytes = rewritten(&source, source.metadata(), Form::default()).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = rewritten(&source, source.metadata(), BlobForm::default()).unwrap_or_else(|e| panic!("{e}"));
         assert!(bytes == std::fs::read(&path).expect("readable"), "{name}");
         count += 1;
     }
     let none: [&str; 0] = [];
     let empty = Message::named(Format::BlobProtoVector, none, &[]).expect("a vector");
-    assert_eq!(laid_out(&[], &empty, Form::default()).expect("held").len(), 0);
+    assert_eq!(laid_out(&[], &empty, BlobForm::default()).expect("held").len(), 0);
     assert_eq!(count, 22);
     report(&format!("caffe: {count} messages written byte for byte"));
 }
@@ -172,7 +172,7 @@ fn nets_are_written_as_another_encoder_writes_them() {
         let message = message.with_types(|tensor| source.entries()[tensor].layer_type());
         let values: Vec<&[u8]> = values.iter().map(|bytes| &bytes[..]).collect();
         let written = assembled(
-            &laid_out(&specs, &message, Form { legacy, v1, raw: false }).unwrap_or_else(|e| panic!("{e}")),
+            &laid_out(&specs, &message, BlobForm { legacy, v1, raw: false }).unwrap_or_else(|e| panic!("{e}")),
             &values,
             &[],
         );
@@ -182,7 +182,7 @@ fn nets_are_written_as_another_encoder_writes_them() {
     assert!(count >= 7 && of_v1 >= 1, "{count}, {of_v1}");
     let layer = Layer { name: "bn".to_owned(), layer_type: Some("BatchNorm".to_owned()), blobs: Vec::new() };
     let net = Message::Net { name: String::new(), layers: vec![layer] };
-    let error = laid_out(&[], &net, Form { v1: true, ..Form::default() }).expect_err("refused").to_string();
+    let error = laid_out(&[], &net, BlobForm { v1: true, ..BlobForm::default() }).expect_err("refused").to_string();
     assert!(error.contains("\"bn\" is of type \"BatchNorm\", which V1 does not have"), "{error}");
 }
 
@@ -192,7 +192,7 @@ fn spec(name: &str, dtype: DType, dims: &[usize]) -> TensorSpec {
 
 #[test]
 fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
-    let refusal = |specs: &[TensorSpec], form: Form| {
+    let refusal = |specs: &[TensorSpec], form: BlobForm| {
         let names = specs.iter().map(|spec| &*spec.name);
         let message = Message::named(Format::CaffeModel, names, &[]).expect("named");
         laid_out(specs, &message, form).expect_err("refused").to_string()
@@ -205,7 +205,7 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
         spec("d/0", DType::F64, &[2]),
         spec("d/0.diff", DType::F32, &[2]),
     ];
-    let error = refusal(&specs, Form { legacy: true, ..Form::default() });
+    let error = refusal(&specs, BlobForm { legacy: true, ..BlobForm::default() });
     for words in [
         "\"a/0\" is of i64; Caffe's blobs hold f32 and f64",
         "\"a/1\" has 5 axes; the dimensions from before 2015 are four",
@@ -215,23 +215,25 @@ fn what_a_blob_cannot_hold_is_refused_with_all_their_names() {
     ] {
         assert!(error.contains(words), "{error}");
     }
-    let error = refusal(&specs[..1], Form { raw: true, ..Form::default() });
+    let error = refusal(&specs[..1], BlobForm { raw: true, ..BlobForm::default() });
     assert!(error.contains("is of i64; NVCaffe's raw_data holds f16, f32 and f64"), "{error}");
     // Each blob fits, but the file does not.
     let specs = [spec("a/0", DType::F32, &[300_000_000]), spec("b/0", DType::F32, &[300_000_000])];
-    let error = refusal(&specs, Form::default());
+    let error = refusal(&specs, BlobForm::default());
     assert!(error.contains("the file would have 2400000062 bytes; Caffe reads at most 2147483647"), "{error}");
     let message = Message::Vector(vec![Pair { data: 1, diff: None }]);
-    let error = laid_out(&specs[..1], &message, Form::default()).expect_err("refused").to_string();
+    let error = laid_out(&specs[..1], &message, BlobForm::default()).expect_err("refused").to_string();
     assert!(error.contains("is a blob of tensor 1, which does not exist"), "{error}");
-    let error = laid_out(&specs[..1], &Message::Vector(Vec::new()), Form::default()).expect_err("refused").to_string();
+    let error =
+        laid_out(&specs[..1], &Message::Vector(Vec::new()), BlobForm::default()).expect_err("refused").to_string();
     assert!(error.contains("tensor \"a/0\" is nowhere in the file"), "{error}");
     let message = Message::Vector(vec![Pair { data: 0, diff: None }; 2]);
-    let error = laid_out(&[spec("x", DType::F32, &[2])], &message, Form::default()).expect_err("refused").to_string();
+    let error =
+        laid_out(&[spec("x", DType::F32, &[2])], &message, BlobForm::default()).expect_err("refused").to_string();
     assert!(error.contains("tensor 0 is in the file twice"), "{error}");
     let error = Layout::new(
         &[spec("x", DType::F32, &[2])],
-        Frame::Caffe { message: &Message::Datum { tensor: 0, label: None }, form: Form::default() },
+        Frame::Caffe { message: &Message::Datum { tensor: 0, label: None }, form: BlobForm::default() },
     )
     .expect_err("refused");
     assert!(error.to_string().contains("a Datum is written of u8 or f32 of three axes"), "{error}");
@@ -303,7 +305,7 @@ proptest! {
             ("[a-z/.@]{1,8}", prop::collection::vec((prop::collection::vec(0..4usize, 0..4), any::<bool>(), any::<bool>()), 1..4)), 0..5),
         form in (any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
-        let form = Form { legacy: form.0, raw: form.1, v1: form.2 };
+        let form = BlobForm { legacy: form.0, raw: form.1, v1: form.2 };
         let (mut specs, mut bytes): (Vec<TensorSpec>, Vec<Vec<u8>>) = Default::default();
         let mut seen = std::collections::HashSet::new();
         for (layer, blobs) in layers.iter().filter(|(layer, _)| seen.insert(layer.clone())) {
@@ -343,6 +345,6 @@ proptest! {
 fn a_written_net_opens_by_its_content() {
     let spec = [spec("ip/0", DType::F32, &[2])];
     let message = Message::named(Format::CaffeModel, ["ip/0"], &[]).expect("named");
-    let file = assembled(&laid_out(&spec, &message, Form::default()).expect("held"), &[&[0; 8]], &[]);
+    let file = assembled(&laid_out(&spec, &message, BlobForm::default()).expect("held"), &[&[0; 8]], &[]);
     assert_eq!(open("x", &file).expect("opens").format(), Format::CaffeModel);
 }

@@ -148,7 +148,7 @@ fn every_cut_of_a_gzip_file_is_an_error() {
 /// The whole arrays of a file that may break off, with the reason for the break.
 fn taken(name: &str, bytes: &[u8]) -> Option<(Checkpoint, Option<String>)> {
     let opened = OpenOptions::new().salvage().open_source(name, Box::new(Bytes(bytes.to_vec()))).ok()?;
-    let broken = opened.whole().err().map(|error| error.to_string());
+    let broken = opened.check_whole().err().map(|error| error.to_string());
     Some((opened.take_whole_arrays(), broken))
 }
 

@@ -7,7 +7,7 @@ use blob_convert::recipe::{NetFile, Recipe, Source, Target};
 use blob_convert::transform::{Dtype, FcFrom, Layout, Names, Permute, Registry, Rgb, StripDiff};
 use blob_convert::{Selection, Silent, Step};
 use blob_core::DType;
-use blob_io::caffe::Form;
+use blob_io::caffe::BlobForm;
 use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Format, IfExists, Output};
 use serde_json::json;
@@ -35,7 +35,7 @@ fn full() -> Recipe {
     recipe.target.format = Some(Format::MxnetList);
     recipe.target.if_exists = IfExists::Replace;
     recipe.target.into = Some("model".into());
-    recipe.target.form = Some(Form { legacy: true, raw: false, v1: true });
+    recipe.target.form = Some(BlobForm { legacy: true, raw: false, v1: true });
     (recipe.target.params_version, recipe.target.shard_size) = (Some(Version::V3), Some(7));
     (recipe.target.dense, recipe.target.strict, recipe.target.receipt) = (true, true, false);
     recipe

@@ -39,7 +39,7 @@ fn arrays(file: &Checkpoint, n: usize, with_names: bool) -> Vec<(String, Vec<usi
 fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
     let bytes = read(path);
     let whole = open(&OpenOptions::new(), path, &bytes).unwrap();
-    whole.whole().expect("not cut");
+    whole.check_whole().expect("not cut");
     let (strict, salvage) = (OpenOptions::new().from(format), OpenOptions::new().from(format).salvage());
     let mut listed = 0;
     for len in 0..bytes.len() {
@@ -55,7 +55,7 @@ fn every_cut(path: &str, format: Format, has_names: bool) -> usize {
         assert!(n > 0, "{len}");
         listed += 1;
         assert_eq!(arrays(&file, n, has_names), arrays(&whole, n, has_names), "{len}");
-        let broken = file.whole().expect_err("cut");
+        let broken = file.check_whole().expect_err("cut");
         assert_eq!(broken.to_string(), expected.to_string());
         let planned = plan(&file, &Options::new(Format::Npz), &Place::Stdout).expect_err("not whole");
         assert_eq!(planned.to_string(), expected.to_string());
@@ -119,7 +119,7 @@ fn takes_of_cuts(name: &str, format: Format, has_names: bool, bytes: &[u8]) -> u
     for len in (0..bytes.len()).step_by((bytes.len() / 300).max(1)) {
         // A net may end between two layers, and is then no cut file.
         let Some(part) = taken(name, format, &bytes[..len]).filter(|part| part.salvaged().is_some()) else { continue };
-        part.whole().expect("the arrays are taken for all");
+        part.check_whole().expect("the arrays are taken for all");
         given += usize::from(!part.entries().is_empty());
         for (entry, other) in part.entries().iter().zip(whole.entries().iter().filter(|e| e.fault().is_none())) {
             let other = if has_names { whole.entry(entry.name()).expect("is in the whole file") } else { other };

@@ -102,7 +102,7 @@ impl Tensor {
     /// Name, dtype and shape of values that can be read.
     pub(crate) fn spec(&self) -> Result<TensorSpec, Error> {
         match &self.held {
-            Held::Stored(stored) => stored.opened().checkpoint.array(stored.entry()),
+            Held::Stored(stored) => stored.opened().checkpoint.spec(stored.entry()),
             Held::Made { spec, .. } => Ok(spec.clone()),
         }
     }
@@ -135,7 +135,7 @@ impl Tensor {
                 return Ok(Arc::new(block));
             }
         }
-        file.array(entry)?;
+        file.spec(entry)?;
         let len =
             usize::try_from(entry.byte_len()).map_err(|_| refuse(file.name(), "is more than this machine's memory"))?;
         let block = here(py, |watch| Block::filled(file.name(), len, |out| load(file, entry, watch, out)))?;
@@ -255,7 +255,7 @@ impl Tensor {
             })?);
         };
         let file = &opened.checkpoint;
-        file.array(entry)?;
+        file.spec(entry)?;
         let bytes = PyBytes::new_with(py, entry.byte_len() as usize, |out| {
             here(py, |watch| load(file, entry, watch, out)).map_err(PyErr::from)
         });
@@ -270,7 +270,7 @@ impl Tensor {
         };
         let (block, dtype) = here(py, |watch| {
             let values = file.entries().iter().find(|e| e.sparse() == Some(sparse) && e.kind() == Kind::Values);
-            let dtype = file.array(values.unwrap_or(entry))?.dtype;
+            let dtype = file.spec(values.unwrap_or(entry))?.dtype;
             let mut reader = Watched::new(file.dense_reader(entry)?, watch);
             let len = sparse.shape.count() * dtype.size();
             Ok((Block::filled(file.name(), len, |out| pull(&mut reader, out))?, dtype))

@@ -242,7 +242,7 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
 }
 
 fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> {
-    let spec = checkpoint.array(entry)?;
+    let spec = checkpoint.spec(entry)?;
     let frame = Layout::new(std::slice::from_ref(&spec), Frame::Npy)?.frame(&[], &[])?;
     Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
 }

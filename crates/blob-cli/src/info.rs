@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Info, context: &Context) -> Result<Status, Failure> {
         };
         context.print(Summary { facts: Facts::of(&checkpoint), is_first: i == 0 })?;
         status = status.max(context.broken(checkpoint.name(), checkpoint.entries()));
-        if let Err(e) = checkpoint.whole() {
+        if let Err(e) = checkpoint.check_whole() {
             context.failed(None, &e.into());
             status = Status::Trouble;
         }
@@ -104,7 +104,7 @@ impl Render for Summary<'_> {
         if let Some(momentum) = momentum(checkpoint) {
             line("note", terminal.text(&momentum).into_owned())?;
         }
-        if checkpoint.whole().is_err() {
+        if checkpoint.check_whole().is_err() {
             line("warning", "the file breaks off behind these tensors".to_owned())?;
         }
         for warning in self.facts.warnings().take(MAX_SHOWN) {

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Ls, context: &Context) -> Result<Status, Failure> {
     let chosen = select(&checkpoint, &selection.selection());
     if chosen.is_err() {
         // If the file is truncated, the tensor may be missing because of that, and that is the better error.
-        checkpoint.whole()?;
+        checkpoint.check_whole()?;
     }
     list(args, context, &checkpoint, chosen?, start)
 }
@@ -56,7 +56,7 @@ fn list(
     let entries = chosen.iter().map(|i| &checkpoint.entries()[*i]);
     context.note_solver(checkpoint);
     let status = context.broken(checkpoint.name(), entries);
-    checkpoint.whole()?;
+    checkpoint.check_whole()?;
     Ok(status)
 }
 

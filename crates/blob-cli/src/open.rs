@@ -63,7 +63,7 @@ pub(crate) fn only(checkpoint: Checkpoint, selection: &Selection) -> Result<Chec
 }
 
 /// Opens a file for listing. A truncated file is opened up to the break; the caller reports that with
-/// [`Checkpoint::whole`]. With --json a truncated file is an error, so that no program takes a part for the whole
+/// [`Checkpoint::check_whole`]. With --json a truncated file is an error, so that no program takes a part for the whole
 /// unasked.
 pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     if global.json || global.salvage.is_some() {

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Show, context: &Context) -> Result<Status, Failure> {
 /// Prints one tensor; a blank line comes before all but the first.
 fn show(args: &Show, context: &Context, checkpoint: &Checkpoint, entry: &Entry, is_first: bool) -> Result<(), Failure> {
     // An array that is not read has no shape that a slice could fit.
-    checkpoint.array(entry)?;
+    checkpoint.spec(entry)?;
     let view = match &args.slice {
         None => View::whole(entry.shape().dims()),
         Some(text) => View::parse(text, entry.shape().dims())

@@ -69,7 +69,7 @@ fn step(args: &Split, axis: i64, tensor: &str, into: Vec<String>) -> Result<Divi
 fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     let begun = Begun::now(args.writing.dry_run);
     let checkpoint = open(&args.file, &context.global)?;
-    checkpoint.whole()?;
+    checkpoint.check_whole()?;
     let destination = Destination::of(args, &checkpoint)?;
     check_stdout(&args.output, Content::Binary, args.writing.dry_run, &context.global)?;
     let selection = by_names(&checkpoint, &args.only.selection())?;

@@ -28,7 +28,7 @@ pub fn alone(checkpoint: &Checkpoint, entries: &[usize], to: Option<Format>) -> 
     let mut tensors: Vec<Planned> = Vec::with_capacity(entries.len());
     for index in entries {
         let entry = &checkpoint.entries()[*index];
-        let dtype = checkpoint.array(entry)?.dtype;
+        let dtype = checkpoint.spec(entry)?.dtype;
         tensors.push(read_entry(*index, entry, dtype, false, &mut HashSet::new()));
     }
     match to {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use blob_io::caffe::{Form as BlobForm, Message};
+use blob_io::caffe::{BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::layout::{Layout, Splice, TensorSpec};
 use blob_io::{Checkpoint, Entry, Error, Format, Kind, Nets, TensorName};

@@ -21,7 +21,7 @@ use blob_io::words::listed_problems;
 
 /// Chooses the tensors and plans the transforms. A folder gets an npy file for each.
 pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool) -> Result<Chained, Error> {
-    checkpoint.whole()?;
+    checkpoint.check_whole()?;
     let to = options.to;
     // A missing array is an empty record in MXNet's files, and a flag in arrays of NeoML blobs.
     let from = checkpoint.format();

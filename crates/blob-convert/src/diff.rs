@@ -111,8 +111,8 @@ pub fn diff<E: From<Error>>(
     note: &mut dyn FnMut(String),
     report: &mut dyn FnMut(Row) -> Result<(), E>,
 ) -> Result<Tally, E> {
-    ours.whole()?;
-    theirs.whole()?;
+    ours.check_whole()?;
+    theirs.check_whole()?;
     let mut compare = Differences { tolerance, watch, pieces: [vec![0; PIECE], vec![0; PIECE]] };
     let mut tally = Tally::default();
     let mut unpaired: [Vec<&Entry>; 2] = Default::default();

@@ -158,11 +158,11 @@ fn stream(name: &str, from: &mut dyn Read, algorithm: Algorithm, watch: &dyn Wat
 }
 
 fn content(checkpoint: &Checkpoint, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
-    checkpoint.whole()?;
+    checkpoint.check_whole()?;
     let mut entries = Vec::new();
     for entry in checkpoint.entries().iter().filter(|entry| entry.kind() != Kind::None) {
         // Returns the error of an array that cannot be read.
-        checkpoint.array(entry)?;
+        checkpoint.spec(entry)?;
         entries.push(entry);
     }
     entries.sort_unstable_by_key(|entry| entry.name());

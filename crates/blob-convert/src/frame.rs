@@ -264,7 +264,7 @@ impl Frame {
         found.sort_unstable_by_key(Holes::begin);
         if made.is_gzip()
             || !is_apart(spans)
-            || made.whole().is_err()
+            || made.check_whole().is_err()
             || expand(&found).is_none_or(|found| found != holes)
         {
             return Err(DAMAGED);

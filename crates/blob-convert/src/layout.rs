@@ -121,7 +121,7 @@ impl Details for New<'_> {
         h5::form(self.options.to, self.path).unwrap_or(Form::Datasets)
     }
 
-    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, blob_io::caffe::Form), Error> {
+    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, blob_io::caffe::BlobForm), Error> {
         let message = caffe::message(self.checkpoint, self.options, self.tensors, specs)?;
         Ok((message, self.options.form.unwrap_or_default()))
     }
@@ -326,7 +326,7 @@ fn archive(
 
 /// The layout of the archive `base`, where each tensor replaces the blob of the same name; everything else stays.
 fn into_neoml(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
-    base.whole()?;
+    base.check_whole()?;
     check_fits(checkpoint, base, tensors, |tensor, entry| Ok(misfit(tensor, entry)))?;
     let blobs = base.entries().iter().filter(|entry| entry.dtype().is_some());
     let places: HashMap<&str, usize> = blobs.enumerate().map(|(place, entry)| (entry.name(), place)).collect();

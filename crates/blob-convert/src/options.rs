@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use blob_io::caffe::Form;
+use blob_io::caffe::BlobForm;
 use blob_io::mxnet::Version;
 use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format};
@@ -32,7 +32,7 @@ pub struct Options {
     pub params_version: Option<Version>,
     /// The form in which Caffe's blobs are stored. `None` keeps the source's form, where the source is a file of the
     /// same message. Other formats ignore this setting.
-    pub form: Option<Form>,
+    pub form: Option<BlobForm>,
     /// Writes a new file from the tensors alone. Otherwise, if the source's receipt keeps the bytes around the tensors
     /// of an earlier file of the output's format, that file is restored.
     pub anew: bool,

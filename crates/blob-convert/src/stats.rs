@@ -142,7 +142,7 @@ pub fn measure_channels(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
-    checkpoint.array(entry)?;
+    checkpoint.spec(entry)?;
     let n = entry.shape().num_axes();
     let channels = Channels::new(entry, axis).ok_or_else(|| {
         let axes = if n == 1 { "axis" } else { "axes" };
@@ -171,7 +171,7 @@ fn passes(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {
-    let dtype = checkpoint.array(entry)?.dtype;
+    let dtype = checkpoint.spec(entry)?.dtype;
     let held = if bins.is_some() && entry.byte_len() <= KEPT { Some(checkpoint.view(entry)?) } else { None };
     let mut readings = Readings::new(dtype, range.len(), bins);
     loop {

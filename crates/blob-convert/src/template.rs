@@ -199,7 +199,7 @@ pub(crate) fn refilled(base: &Checkpoint, tensors: &mut [Planned]) -> Result<Lay
             return Err(refuse(base, format!("has no {:?}", tensor.spec.name)));
         };
         entries.push(entry);
-        tensor.spec = base.array(entry)?;
+        tensor.spec = base.spec(entry)?;
     }
     let layout = Layout::refilled(base, &entries)?;
     stream_interleaved(&layout, tensors);
@@ -218,7 +218,7 @@ pub(crate) fn check_bare(base: &Checkpoint) -> Result<(), Error> {
 /// The layout of the HDF5 file or ONNX model `base`, where each tensor replaces the values of the array of the same
 /// name; everything else stays.
 pub(crate) fn in_place(checkpoint: &Checkpoint, base: &Checkpoint, tensors: &mut [Planned]) -> Result<Layout, Error> {
-    base.whole()?;
+    base.check_whole()?;
     if !base.shards().is_empty() {
         let message = format!("has values in {}, and values are replaced in one file only", listed(base.shards()));
         return Err(refuse(base, message));

@@ -37,7 +37,7 @@ pub use symbol::symbol;
 /// [`Error::LimitExceeded`] where a limit kept an array from being checked: the array may well be sound.
 pub fn arrays(checkpoint: &Checkpoint, watch: &dyn Watch, report: &mut dyn FnMut(Remark)) -> Result<(), Error> {
     let mut limited = None;
-    record_broken(checkpoint.whole(), checkpoint.name(), &mut limited, &mut |finding| {
+    record_broken(checkpoint.check_whole(), checkpoint.name(), &mut limited, &mut |finding| {
         report(Remark::Finding(finding));
     })?;
     for entry in checkpoint.entries() {

@@ -113,7 +113,7 @@ fn check_left<'a>(
     wanted: impl ExactSizeIterator<Item = Wanted<'a>>,
     (known, may_hold_more): (usize, bool),
 ) -> Result<(), Error> {
-    file.whole().map_err(|e| differs(file.name(), &e.to_string()))?;
+    file.check_whole().map_err(|e| differs(file.name(), &e.to_string()))?;
     if let Some(fault) = file.faults().first() {
         return Err(differs(file.name(), &fault.to_string()));
     }

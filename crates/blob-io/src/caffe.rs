@@ -29,6 +29,6 @@ mod value;
 mod values;
 
 pub use decode::{decode_blob, shape_matches};
-pub use encode::Form;
+pub use encode::BlobForm;
 pub use message::{Layer, Message, Pair};
 pub use prototxt::prototxt;

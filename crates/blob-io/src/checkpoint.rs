@@ -184,7 +184,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Why the array cannot be loaded: [`Entry::fault`], a dtype that blobs do not have, an entry that holds no array.
-    pub fn array(&self, entry: &Entry) -> Result<TensorSpec, Error> {
+    pub fn spec(&self, entry: &Entry) -> Result<TensorSpec, Error> {
         Ok(TensorSpec::new(entry.name(), entry.loadable(&self.name)?, entry.shape.clone()))
     }
 
@@ -257,7 +257,7 @@ impl Checkpoint {
     /// As [`Checkpoint::load`]; a diff of another dtype than the data; an entry that is not data.
     pub fn load_pair(&self, entry: &Entry) -> Result<AnyBlob, Error> {
         if entry.kind != Kind::Data {
-            return Err(entry.request(&self.name, "is not a blob's data"));
+            return Err(entry.refused(&self.name, "is not a blob's data"));
         }
         payload::load(&self.input, &self.name, (entry, self.diff_of(entry)), &self.limits)
     }
@@ -285,7 +285,7 @@ impl Checkpoint {
             if let Some(checksum) = entry.checksum.as_deref() {
                 member::check(bytes, checksum).map_err(|e| entry.error(&self.name, e))?;
             }
-            return view.map(Cow::Borrowed).ok_or_else(|| entry.request(&self.name, "is not of this file"));
+            return view.map(Cow::Borrowed).ok_or_else(|| entry.refused(&self.name, "is not of this file"));
         }
         let mut reader = self.reader(entry)?;
         let len = entry.byte_len() as usize;

@@ -112,7 +112,7 @@ pub enum Frame<'a> {
         /// The message.
         message: &'a caffe::Message,
         /// How the message's blobs are stored.
-        form: caffe::Form,
+        form: caffe::BlobForm,
     },
     /// A NeoML blob, an array of blobs, or an archive around blobs, encoded as by NeoML, without names. A shape of
     /// fewer than seven axes gets trailing ones, as in NeoML's `CreateTensor`. Refused: another number of tensors than
@@ -136,7 +136,7 @@ pub trait Details {
     ///
     /// # Errors
     /// As [`Details::metadata`].
-    fn message(&self, specs: &[TensorSpec]) -> Result<(caffe::Message, caffe::Form), Error>;
+    fn message(&self, specs: &[TensorSpec]) -> Result<(caffe::Message, caffe::BlobForm), Error>;
 
     /// MXNet's list; for a bare record a list around the record.
     ///

@@ -208,7 +208,7 @@ impl Entry {
             let message = format!("{} is of dtype {name}, which blob lists but does not load", subject(self));
             return Err(Error::Unsupported { file: file.to_owned(), message });
         }
-        self.dtype.ok_or_else(|| self.request(file, "holds no array"))
+        self.dtype.ok_or_else(|| self.refused(file, "holds no array"))
     }
 
     /// The error for bytes that could not be read.
@@ -222,7 +222,7 @@ impl Entry {
     }
 
     /// The error for a request that this entry does not allow.
-    pub(crate) fn request(&self, file: &str, message: &str) -> Error {
+    pub(crate) fn refused(&self, file: &str, message: &str) -> Error {
         Error::Request { file: file.to_owned(), message: format!("{} {message}", subject(self)) }
     }
 

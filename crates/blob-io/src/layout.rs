@@ -229,7 +229,7 @@ fn one_name_each(base: &Checkpoint, entries: &[&Entry], places: &[Range<u64>]) -
     for (entry, place) in entries.iter().zip(places).filter(|(_, place)| !place.is_empty()) {
         if let Some(first) = seen.insert((place.start, place.end), entry) {
             let problem = format!("holds the same bytes as {:?}; give one of them", first.name());
-            return Err(entry.request(base.name(), &problem));
+            return Err(entry.refused(base.name(), &problem));
         }
     }
     Ok(())

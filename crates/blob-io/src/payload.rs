@@ -38,7 +38,7 @@ pub(crate) fn load(
     fill(elements, &mut blob.data_mut().overwrite_bytes()?).map_err(|e| entry.error(file, e))?;
     if let Some(diff) = diff {
         if (diff.loadable(file)?, &diff.shape) != (dtype, &entry.shape) {
-            return Err(diff.request(file, "is of another dtype than its data; load them one by one"));
+            return Err(diff.refused(file, "is of another dtype than its data; load them one by one"));
         }
         let elements = Elements::open(source, diff, limits).map_err(|e| diff.error(file, e))?;
         fill(elements, &mut blob.diff_mut().overwrite_bytes()?).map_err(|e| diff.error(file, e))?;

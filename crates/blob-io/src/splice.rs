@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use blob_core::Shape;
 
-use crate::caffe::encode::Form;
+use crate::caffe::encode::BlobForm;
 use crate::caffe::message::Pair;
 use crate::caffe::named::BlobPlace;
 use crate::caffe::tree::{self, Layer, StoredBlob};
@@ -52,7 +52,7 @@ pub struct Splice<'a> {
     /// The indices of layers, by the part of tensor names before the index: `conv1` of `conv1/0`.
     layer_indices: HashMap<String, usize>,
     /// How changed blobs are stored; `None` keeps the form of each.
-    pub form: Option<Form>,
+    pub form: Option<BlobForm>,
     /// By layer and index; from the number of stored blobs on, an index is that of a new blob.
     changes: BTreeMap<(usize, usize), BlobChange>,
     renamed: BTreeMap<usize, String>,
@@ -85,7 +85,7 @@ impl<'a> Splice<'a> {
             let message = format!("is {}, and only files of Caffe are changed in place", base.format().title());
             return Err(Error::Request { file: base.name().to_owned(), message });
         }
-        base.whole()?;
+        base.check_whole()?;
         let layers = tree::layers(&mut Cursor::new(base.source()), base.format(), base.limits());
         let layers = layers.map_err(|e| e.into_error(base.name()))?;
         let mut layer_indices = HashMap::new();
@@ -293,7 +293,7 @@ impl<'a> Splice<'a> {
 fn stored(base: &Checkpoint, layers: &[Layer], entry: &Entry) -> Result<StoredBlob, Error> {
     let span = layers[entry.position()].blobs[entry.index()].content;
     if base.format() == Format::Datum {
-        return Ok(StoredBlob { form: Form::default(), unknown: Vec::new() });
+        return Ok(StoredBlob { form: BlobForm::default(), unknown: Vec::new() });
     }
     let stored = tree::stored(&mut Cursor::new(base.source()), span, base.limits());
     stored.map_err(|e| e.into_error(base.name()))

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use blob_core::Shape;
 
-use crate::caffe::{Form, Message};
+use crate::caffe::{BlobForm, Message};
 use crate::entry::SparseKind;
 use crate::error::Error;
 use crate::expected::Wanted;
@@ -223,10 +223,10 @@ impl Details for Described<'_, '_> {
         hdf5::Form::of_name(self.path).unwrap_or(hdf5::Form::Datasets)
     }
 
-    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, Form), Error> {
+    fn message(&self, specs: &[TensorSpec]) -> Result<(Message, BlobForm), Error> {
         let Writer { format, tensors, metadata, .. } = self.writer;
         let message = Message::named(*format, specs.iter().map(|spec| &*spec.name), metadata)?;
-        Ok((message.with_types(|tensor| tensors[tensor].1.layer_type()), Form::default()))
+        Ok((message.with_types(|tensor| tensors[tensor].1.layer_type()), BlobForm::default()))
     }
 
     fn list(&self, specs: &[TensorSpec]) -> Result<List, Error> {

@@ -6,7 +6,7 @@ use blob_convert::recipe::{Source, Target};
 use blob_convert::transform::{Dtype, FcFrom, Rgb, SqueezeLegacy, StripDiff};
 use blob_convert::{Recipe, Step};
 use blob_io::IfExists;
-use blob_io::caffe::Form;
+use blob_io::caffe::BlobForm;
 use serde_json::json;
 
 use crate::args::{Bn, CaffeForm, Convert, FixedGamma, Transforms};
@@ -72,7 +72,7 @@ impl Convert {
         if !self.form.is_empty() {
             let has = |form| self.form.contains(&form);
             let (legacy, raw, v1) = (has(CaffeForm::Legacy), has(CaffeForm::Raw), has(CaffeForm::V1));
-            target.form = Some(Form { legacy, raw, v1 });
+            target.form = Some(BlobForm { legacy, raw, v1 });
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ fn values(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<f64>, Failure> {
         let failure = Failure::new(format!("{:?} takes {needed} to draw: --max-alloc allows {allowed}", entry.name()));
         return Err(failure.help("--heatmap draws a tensor of any size"));
     }
-    let dtype = checkpoint.array(entry)?.dtype;
+    let dtype = checkpoint.spec(entry)?.dtype;
     Ok(checkpoint.view(entry)?.chunks_exact(dtype.size()).map(|bytes| number(dtype, bytes)).collect())
 }
 

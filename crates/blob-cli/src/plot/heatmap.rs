@@ -20,7 +20,7 @@ pub(super) fn heatmap(
     most: (usize, usize),
     watch: &dyn Watch,
 ) -> Result<Picture, Failure> {
-    let dtype = checkpoint.array(entry)?.dtype;
+    let dtype = checkpoint.spec(entry)?.dtype;
     check_not_empty(entry)?;
     let (rows, columns) = matrix(entry.shape().dims());
     let (across, down) = (columns.div_ceil(most.0).max(1), rows.div_ceil(most.1).max(1));

@@ -338,7 +338,7 @@ impl Job {
 fn whole(opened: Result<Checkpoint, Error>) -> Option<Checkpoint> {
     opened.ok().filter(|output| {
         let mut faults = output.entries().iter().filter_map(Entry::fault);
-        output.whole().is_ok()
+        output.check_whole().is_ok()
             && output.faults().is_empty()
             && faults.all(|fault| fault.reason() == Reason::Unsupported)
     })

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use blob_io::caffe::Form;
+use blob_io::caffe::BlobForm;
 use blob_io::mxnet::Version;
 use blob_io::{Checkpoint, Error, Files, Format, IfExists, Remedy};
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ pub struct Target {
     pub divide: Option<Divide>,
     /// As [`Options::form`](crate::Options::form).
     #[serde(skip_serializing_if = "Option::is_none", with = "form")]
-    pub form: Option<Form>,
+    pub form: Option<BlobForm>,
     /// How a net becomes an ONNX model, where that is the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub onnx: Option<Onnx>,
@@ -216,24 +216,24 @@ mod if_exists {
 
 /// Caffe's form as a list of words: `["legacy", "raw", "v1"]`. The empty list is the form since 2015.
 mod form {
-    use blob_io::caffe::Form;
+    use blob_io::caffe::BlobForm;
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
     const WORDS: [&str; 3] = ["legacy", "raw", "v1"];
 
-    pub(super) fn serialize<S: Serializer>(form: &Option<Form>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(form: &Option<BlobForm>, to: S) -> Result<S::Ok, S::Error> {
         let form = form.unwrap_or_default();
         let words = WORDS.into_iter().zip([form.legacy, form.raw, form.v1]).filter(|(_, is)| *is);
         words.map(|(word, _)| word).collect::<Vec<_>>().serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<Option<Form>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(text: D) -> Result<Option<BlobForm>, D::Error> {
         let words = Vec::<String>::deserialize(text)?;
         if let Some(other) = words.iter().find(|word| !WORDS.contains(&word.as_str())) {
             return Err(de::Error::unknown_variant(other, &WORDS));
         }
         let [legacy, raw, v1] = WORDS.map(|word| words.iter().any(|has| has == word));
-        Ok(Some(Form { legacy, raw, v1 }))
+        Ok(Some(BlobForm { legacy, raw, v1 }))
     }
 }
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use blob_io::caffe::{Form as BlobForm, Message};
+use blob_io::caffe::{BlobForm, Message};
 use blob_io::hdf5::Form;
 use blob_io::layout::{Details, Layout, TensorSpec, Wanted};
 use blob_io::mxnet::{List, Version};

@@ -61,7 +61,7 @@ impl<'a> Union<'a> {
     /// file; with prefixes, so are tensors whose names several files have.
     ///
     /// # Errors
-    /// As [`Checkpoint::whole`] and [`Checkpoint::array`].
+    /// As [`Checkpoint::check_whole`] and [`Checkpoint::spec`].
     pub fn of(paths: &[PathBuf], sources: &'a [Checkpoint], with_prefixes: bool) -> Result<Self, Error> {
         Self::of_some(paths, sources, with_prefixes, &Selection::default())
     }
@@ -102,7 +102,7 @@ impl<'a> Union<'a> {
             Self { sources: Vec::new(), tensors, is_prefixed: false, selection, clashes, unread, skip_unsupported };
         let mut names: HashMap<String, &str> = HashMap::new();
         for ((checkpoint, prefix), places) in sources.into_iter().zip(taken) {
-            checkpoint.whole()?;
+            checkpoint.check_whole()?;
             let (first, mut has_prefix) = (union.tensors.len(), !is_single && is_unnamed(checkpoint));
             let entries = places.into_iter().map(|place| (place, &checkpoint.entries()[place]));
             for (place, entry) in entries.filter(|(_, entry)| entry.kind() != Kind::None) {
@@ -128,7 +128,7 @@ impl<'a> Union<'a> {
                     union.clashes.push(Clash { name, files });
                     continue;
                 }
-                let mut tensor = read_entry(place, entry, checkpoint.array(entry)?.dtype, false, &mut HashSet::new());
+                let mut tensor = read_entry(place, entry, checkpoint.spec(entry)?.dtype, false, &mut HashSet::new());
                 if name != own {
                     tensor.changes.push(Change::asked(Effect::Renamed { was: own.to_owned() }));
                 }

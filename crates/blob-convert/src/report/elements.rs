@@ -36,7 +36,7 @@ impl<'a> Elements<'a> {
     /// # Errors
     /// The entry cannot be loaded.
     pub fn new(checkpoint: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
-        let dtype = checkpoint.array(entry)?.dtype;
+        let dtype = checkpoint.spec(entry)?.dtype;
         let is_direct = entry.is_plain() && !entry.segments().is_empty();
         let mut end = 0;
         let ends = entry.segments().iter().map(|run| {

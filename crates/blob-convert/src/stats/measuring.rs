@@ -43,9 +43,9 @@ impl Measuring {
     /// Begins the first reading.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`].
+    /// As [`Checkpoint::spec`].
     pub fn new(checkpoint: &Checkpoint, entry: &Entry, bins: Option<usize>) -> Result<Self, Error> {
-        let dtype = checkpoint.array(entry)?.dtype;
+        let dtype = checkpoint.spec(entry)?.dtype;
         let readings = Readings::new(dtype, 1, bins);
         let (file, entry) = (checkpoint.name().to_owned(), entry.clone());
         Ok(Self { file, entry, size: dtype.size(), readings, split: Vec::new(), given: 0 })

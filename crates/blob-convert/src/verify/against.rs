@@ -79,8 +79,8 @@ pub fn against_by(
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
-    ours.whole()?;
-    theirs.whole()?;
+    ours.check_whole()?;
+    theirs.check_whole()?;
     let relation = claims::against_source(ours, theirs, watch, report)?;
     let is_source = matches!(relation, Relation::Source);
     if let Relation::Earlier(Some(since)) = &relation

@@ -307,7 +307,7 @@ impl<'a> Repetition<'a> {
         entry: &Entry,
     ) -> Result<Option<(Reason, String)>, Error> {
         let spec = &planned.spec;
-        let dtype = self.file.array(entry)?.dtype;
+        let dtype = self.file.spec(entry)?.dtype;
         if dtype != spec.dtype {
             return Ok(Some((Reason::DType, format!("is {dtype} here, and would be {}", spec.dtype))));
         }

@@ -182,7 +182,7 @@ fn compared(
         let message = format!("two tensors of the files have one name: {clash}");
         report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
     }
-    ours.whole()?;
+    ours.check_whole()?;
     let mut compare = Repetition::new(ours, watch, report);
     for (source, left) in &union.unread {
         compare.unread.add(&left.name, union.sources[*source].checkpoint.name(), &left.reason);

@@ -11,7 +11,7 @@ use crate::parts::{FilePart, varint};
 
 /// How blobs are stored. The default is Caffe's form since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Form {
+pub struct BlobForm {
     /// With `num`, `channels`, `height` and `width`, Caffe's form before March 2015: at most four axes, with leading
     /// extents of 1 added, as `ShapeEquals` compares shapes.
     pub legacy: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Blob {
 }
 
 /// Why a tensor does not fit a BlobProto of this form.
-pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String> {
+pub(crate) fn problem(dtype: DType, shape: &Shape, form: BlobForm) -> Option<String> {
     const MAX: usize = i32::MAX as usize;
     let dims = shape.dims();
     if form.raw && raw_type(dtype).is_none() {
@@ -60,7 +60,7 @@ pub(crate) fn problem(dtype: DType, shape: &Shape, form: Form) -> Option<String>
 }
 
 /// The way out for a dtype that this form does not hold: a form that does, or another dtype.
-pub(crate) fn remedy(dtype: DType, form: Form) -> Option<Remedy> {
+pub(crate) fn remedy(dtype: DType, form: BlobForm) -> Option<Remedy> {
     match dtype {
         DType::F32 | DType::F64 => None,
         _ if !form.raw && raw_type(dtype).is_some() => Some(Remedy::RawData),
@@ -86,7 +86,7 @@ fn int(bytes: &mut Vec<u8>, number: u32, value: u64) {
 
 impl Blob {
     /// The message's parts.
-    pub(crate) fn parts(&self, form: Form) -> Vec<FilePart> {
+    pub(crate) fn parts(&self, form: BlobForm) -> Vec<FilePart> {
         let mut parts = Vec::new();
         let mut head = Vec::new();
         if form.legacy {

@@ -4,7 +4,7 @@
 
 use blob_core::DType;
 
-use crate::caffe::encode::{self, Blob, Form, Values};
+use crate::caffe::encode::{self, Blob, BlobForm, Values};
 use crate::caffe::generation::Generation;
 use crate::caffe::proto_fields::{blob_proto_vector, datum, net_parameter, solver_state};
 use crate::caffe::types::v1_number;
@@ -25,14 +25,14 @@ const FLOAT: u8 = (datum::FLOAT_DATA as u8) << 3 | 5;
 ///
 /// ```
 /// use blob_core::{DType, Shape};
-/// use blob_io::caffe::{Form, Layer, Message, Pair};
+/// use blob_io::caffe::{BlobForm, Layer, Message, Pair};
 /// use blob_io::layout::{Frame, Layout, TensorSpec};
 ///
 /// let blobs = vec![Pair { data: 0, diff: None }];
 /// let layer = Layer { name: "ip1".to_owned(), layer_type: Some("InnerProduct".to_owned()), blobs };
 /// let net = Message::Net { name: "mlp".to_owned(), layers: vec![layer] };
 /// let weight = TensorSpec::new("ip1/0", DType::F32, Shape::new([2, 3])?);
-/// let layout = Layout::new(&[weight], Frame::Caffe { message: &net, form: Form::default() })?;
+/// let layout = Layout::new(&[weight], Frame::Caffe { message: &net, form: BlobForm::default() })?;
 /// assert_eq!(layout.len(), (2 + 3) + (3 + (2 + 3) + (2 + 12) + 2 + (2 + 24 + 2 + 4)));
 /// # Ok::<(), blob_io::Error>(())
 /// ```
@@ -124,7 +124,7 @@ impl Message {
 }
 
 /// Lays out a message; see [`Frame::Caffe`](crate::layout::Frame::Caffe).
-pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Result<Placed, Error> {
+pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: BlobForm) -> Result<Placed, Error> {
     let format = message.format().name();
     let mut problems = Problems::default();
     for blob in message.blobs() {
@@ -155,7 +155,7 @@ pub(crate) fn plan(specs: &[TensorSpec], message: &Message, form: Form) -> Resul
     parts::place(format, &parts, specs, MAX_BYTES)
 }
 
-fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) {
+fn check(specs: &[TensorSpec], pair: Pair, form: BlobForm, problems: &mut Problems) {
     let mut both = [Some(pair.data), pair.diff].into_iter().flatten();
     if let Some(missing) = both.find(|tensor| *tensor >= specs.len()) {
         return problems.add("", format!("is a blob of tensor {missing}, which does not exist"));
@@ -173,7 +173,7 @@ fn check(specs: &[TensorSpec], pair: Pair, form: Form, problems: &mut Problems) 
 }
 
 /// The parts of one BlobProto whose tensors fit.
-pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<FilePart> {
+pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: BlobForm) -> Vec<FilePart> {
     let spec = &specs[pair.data];
     let blob = Blob {
         shape: spec.shape.clone(),
@@ -185,11 +185,11 @@ pub(crate) fn blob_parts(specs: &[TensorSpec], pair: Pair, form: Form) -> Vec<Fi
     blob.parts(form)
 }
 
-fn blob_fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: Form) -> Vec<FilePart> {
+fn blob_fields(specs: &[TensorSpec], blobs: &[Pair], number: u32, form: BlobForm) -> Vec<FilePart> {
     blobs.iter().map(|blob| FilePart::Field(number, blob_parts(specs, *blob, form))).collect()
 }
 
-fn net_layer(specs: &[TensorSpec], layer: &Layer, form: Form, problems: &mut Problems) -> FilePart {
+fn net_layer(specs: &[TensorSpec], layer: &Layer, form: BlobForm, problems: &mut Problems) -> FilePart {
     let numbers = if form.v1 { Generation::V1.numbers() } else { Generation::V2.numbers() };
     let mut parts = vec![text(numbers.name, &layer.name)];
     match &layer.layer_type {
@@ -209,7 +209,7 @@ pub(crate) fn new_layer(
     specs: &[TensorSpec],
     name: &str,
     blobs: &[Pair],
-    form: Form,
+    form: BlobForm,
     problems: &mut Problems,
 ) -> Option<FilePart> {
     let before = problems.len();

@@ -3,7 +3,7 @@
 //! Relies on `layer`, which finds a layer's fields for the reader as well. Leaves the entries to `read`.
 
 use crate::caffe::blob;
-use crate::caffe::encode::Form;
+use crate::caffe::encode::BlobForm;
 use crate::caffe::generation::Generation;
 use crate::caffe::layer::{self, Draft};
 use crate::caffe::proto_fields::{blob_proto_vector, solver_state};
@@ -114,13 +114,13 @@ pub(crate) fn holder(nested: &[Field], range: Span) -> Option<usize> {
 /// The form of a stored blob, and the fields that no BlobProto has, as (offset, length).
 #[derive(Clone, Debug)]
 pub(crate) struct StoredBlob {
-    pub(crate) form: Form,
+    pub(crate) form: BlobForm,
     pub(crate) unknown: Vec<(u64, u64)>,
 }
 
 pub(crate) fn stored(cursor: &mut Cursor<'_>, span: Span, limits: &Limits) -> Result<StoredBlob, ReadError> {
     let fields = blob::walk(cursor, span, limits)?;
-    let form = Form { legacy: fields.is_legacy(), raw: fields.is_raw(), v1: false };
+    let form = BlobForm { legacy: fields.is_legacy(), raw: fields.is_raw(), v1: false };
     let mut unknown: Vec<(u64, u64)> = Vec::new();
     cursor.seek(span.start);
     while let Some(tag) = protobuf::tag(cursor, span.end)? {

@@ -4,18 +4,18 @@
 use crate::caffe::proto::v1_layer_parameter::LayerType as T;
 
 /// The names of a layer's type in the three generations.
-struct Names {
+struct TypeNames {
     v2: &'static str,
     v1: T,
     /// Empty for a type that came later.
     v0: &'static str,
 }
 
-const fn of(v2: &'static str, v1: T, v0: &'static str) -> Names {
-    Names { v2, v1, v0 }
+const fn of(v2: &'static str, v1: T, v0: &'static str) -> TypeNames {
+    TypeNames { v2, v1, v0 }
 }
 
-static TYPES: [Names; 40] = [
+static TYPES: [TypeNames; 40] = [
     of("", T::None, ""),
     of("AbsVal", T::Absval, ""),
     of("Accuracy", T::Accuracy, "accuracy"),

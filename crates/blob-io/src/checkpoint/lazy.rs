@@ -58,7 +58,7 @@ impl Checkpoint {
     fn lazy_if(self: &Arc<Self>, entry: &Entry, check: Option<Check>) -> Result<AnyBlob, Error> {
         let dtype = entry.loadable(&self.name)?;
         let len = usize::try_from(entry.byte_len())
-            .map_err(|_| entry.request(&self.name, "has more bytes than an address space"))?;
+            .map_err(|_| entry.refused(&self.name, "has more bytes than an address space"))?;
         // A memory takes room for all bytes before the first is decoded.
         payload::check_decoded(entry, self.file_len(), &self.limits)
             .map_err(|fault| entry.error(&self.name, fault.into()))?;
@@ -154,7 +154,7 @@ impl FileOrigin {
 
     fn checked(&self, whole: &[u8]) -> Result<(), Error> {
         let checked = self.check.as_ref().map_or(Ok(()), |check| check(whole));
-        checked.map_err(|why| self.entry.request(&self.checkpoint.name, &why))
+        checked.map_err(|why| self.entry.refused(&self.checkpoint.name, &why))
     }
 
     fn failed(&self, e: ReadError) -> Error {

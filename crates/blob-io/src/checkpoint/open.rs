@@ -62,7 +62,7 @@ impl OpenOptions {
     }
 
     /// Opens a Caffe, MXNet, NeoML or safetensors file that is cut, or a gzip file of one, with the arrays there are;
-    /// [`Checkpoint::whole`] then says where and why the file ends.
+    /// [`Checkpoint::check_whole`] then says where and why the file ends.
     #[must_use]
     pub fn salvage(mut self) -> Self {
         self.salvage = true;

@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
 
     fn run(&mut self, step: impl FnOnce(&mut Elements<'a>) -> Result<(), ReadError>) -> Result<(), Error> {
         if self.has_failed {
-            return Err(self.entry.request(self.file, "could not be read on; open another reader"));
+            return Err(self.entry.refused(self.file, "could not be read on; open another reader"));
         }
         step(&mut self.elements).map_err(|e| {
             self.has_failed = true;

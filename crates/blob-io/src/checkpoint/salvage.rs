@@ -94,7 +94,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Error::Malformed`] with the place of the break and the layer or record there.
-    pub fn whole(&self) -> Result<(), Error> {
+    pub fn check_whole(&self) -> Result<(), Error> {
         match self.break_off() {
             Some(error) if !self.is_salvaged => Err(error),
             _ => Ok(()),
@@ -102,8 +102,8 @@ impl Checkpoint {
     }
 
     /// The file with the whole arrays alone, where [`OpenOptions::salvage`] opened a file in which other arrays are
-    /// broken or cut off: [`Checkpoint::whole`] accepts the result, [`Checkpoint::salvaged`] names the fault. A sound
-    /// file stays unchanged.
+    /// broken or cut off: [`Checkpoint::check_whole`] accepts the result, [`Checkpoint::salvaged`] names the fault. A
+    /// sound file stays unchanged.
     #[must_use]
     pub fn take_whole_arrays(mut self) -> Self {
         let faulty = self.entries.iter().find_map(|entry| Some((entry, entry.fault()?)));

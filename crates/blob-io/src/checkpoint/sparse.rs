@@ -91,7 +91,7 @@ struct Parts<'a> {
 
 impl<'a> Parts<'a> {
     fn of(file: &'a Checkpoint, entry: &'a Entry) -> Result<Self, Error> {
-        let sparse = entry.sparse().ok_or_else(|| entry.request(file.name(), "is not a part of a sparse array"))?;
+        let sparse = entry.sparse().ok_or_else(|| entry.refused(file.name(), "is not a part of a sparse array"))?;
         let position = entry.position();
         let entries = file.entries();
         let from = entries.partition_point(|e| e.position() < position);
@@ -103,7 +103,7 @@ impl<'a> Parts<'a> {
         };
         match (part(Kind::Values), part(Kind::Indices)) {
             (Some(values), Some(indices)) => Ok(Self { file, sparse, values, indices, indptr: part(Kind::Indptr) }),
-            _ => Err(entry.request(file.name(), "is part of a sparse array that lacks another part")),
+            _ => Err(entry.refused(file.name(), "is part of a sparse array that lacks another part")),
         }
     }
 

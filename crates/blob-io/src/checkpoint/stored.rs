@@ -25,7 +25,7 @@ impl Checkpoint {
     /// The array as a tensor for a [`Writer`](crate::Writer), which reads the bytes while writing.
     ///
     /// # Errors
-    /// As [`Checkpoint::array`].
+    /// As [`Checkpoint::spec`].
     pub fn tensor<'a>(&'a self, entry: &'a Entry) -> Result<StoredTensor<'a>, Error> {
         let dtype = entry.loadable(&self.name)?;
         Ok(StoredTensor { checkpoint: self, entry, dtype })

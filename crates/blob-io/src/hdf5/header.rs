@@ -110,14 +110,14 @@ impl Header {
 
 /// How a header's blocks are encoded.
 #[derive(Clone, Copy)]
-struct Form {
+struct Encoding {
     is_v2: bool,
     /// Whether each message has a creation order.
     is_ordered: bool,
 }
 
 /// The range of the messages of the first block, which ends with the checksum, and the form of all blocks.
-fn first_block(structure: &Structure, at: u64) -> Result<(Range<u64>, Form), ReadError> {
+fn first_block(structure: &Structure, at: u64) -> Result<(Range<u64>, Encoding), ReadError> {
     let head = structure.bytes(at, 6, HEADER)?;
     if !head.starts_with(b"OHDR") {
         if head[0] != 1 {
@@ -127,7 +127,7 @@ fn first_block(structure: &Structure, at: u64) -> Result<(Range<u64>, Form), Rea
         // Version, a zero, the numbers of messages and of links, then the length.
         let len = structure.bytes(at.saturating_add(8), 4, HEADER)?;
         let begin = at.saturating_add(16);
-        return Ok((begin..begin.saturating_add(number(&len)), Form { is_v2: false, is_ordered: false }));
+        return Ok((begin..begin.saturating_add(number(&len)), Encoding { is_v2: false, is_ordered: false }));
     }
     if head[4] != 2 {
         let found = format!("version {}", head[4]);
@@ -141,13 +141,13 @@ fn first_block(structure: &Structure, at: u64) -> Result<(Range<u64>, Form), Rea
     let len = number(&structure.bytes(len_at, width, HEADER)?);
     let begin = len_at.saturating_add(width);
     let end = begin.saturating_add(len).saturating_add(CHECKSUM as u64);
-    Ok((begin..end, Form { is_v2: true, is_ordered: flags & 4 != 0 }))
+    Ok((begin..end, Encoding { is_v2: true, is_ordered: flags & 4 != 0 }))
 }
 
 /// The bytes of a checksum at the end of a block of version 2.
 const CHECKSUM: usize = 4;
 
-impl Form {
+impl Encoding {
     fn checksum_len(self) -> usize {
         if self.is_v2 { CHECKSUM } else { 0 }
     }

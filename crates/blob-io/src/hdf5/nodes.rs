@@ -24,9 +24,9 @@ const MAX_NAMES: usize = 8 << 20;
 const MAX_GROUP_BYTES: usize = 640 << 10;
 /// The object behind a name in a group.
 #[derive(Clone, Debug)]
-pub(super) enum Node {
+pub(super) enum Object {
     /// Sorted by the names' bytes, as in HDF5.
-    Group(BTreeMap<String, Node>),
+    Group(BTreeMap<String, Object>),
     /// The tensor's index.
     Tensor(usize),
     Number(i32),
@@ -38,14 +38,14 @@ pub(super) fn tree(
     form: Form,
     specs: &[TensorSpec],
     metadata: &[(String, String)],
-) -> Result<BTreeMap<String, Node>, Error> {
+) -> Result<BTreeMap<String, Object>, Error> {
     let mut root = BTreeMap::new();
     match form {
         Form::Datasets => {}
-        Form::Weights => drop(root.insert("data".to_owned(), Node::Group(BTreeMap::new()))),
+        Form::Weights => drop(root.insert("data".to_owned(), Object::Group(BTreeMap::new()))),
         Form::SolverState => {
             counters(&mut root, metadata)?;
-            root.insert("history".to_owned(), Node::Group(BTreeMap::new()));
+            root.insert("history".to_owned(), Object::Group(BTreeMap::new()));
         }
     }
     let mut problems = Problems::default();
@@ -56,13 +56,13 @@ pub(super) fn tree(
             problems.add_with(&spec.name, problem, Some(Remedy::NoDiffs));
             continue;
         }
-        if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Node::Tensor(tensor))) {
+        if let Err(problem) = path(form, spec).and_then(|path| insert(&mut root, &path, Object::Tensor(tensor))) {
             // Other names help, but for a dtype.
             problems.add_with(&spec.name, problem, (spec.dtype != DType::Bool).then_some(Remedy::Names));
         }
     }
     match form {
-        Form::Datasets if matches!(root.get("history"), Some(Node::Group(_))) && root.contains_key("iter") => {
+        Form::Datasets if matches!(root.get("history"), Some(Object::Group(_))) && root.contains_key("iter") => {
             problems.add("iter", "beside history would be read as Caffe's solver state");
         }
         Form::Datasets => {}
@@ -82,20 +82,20 @@ pub(super) fn tree(
 }
 
 /// Adds the numbers that Caffe needs, or zero if the source has none, and the path of the weights, if known.
-fn counters(root: &mut BTreeMap<String, Node>, metadata: &[(String, String)]) -> Result<(), Error> {
+fn counters(root: &mut BTreeMap<String, Object>, metadata: &[(String, String)]) -> Result<(), Error> {
     let text = |key: &str| metadata.iter().find(|(known, _)| known == key).map(|(_, value)| &**value);
     for key in COUNTERS {
         let words = text(key).unwrap_or("0");
         let number = words.parse();
         let number =
             number.map_err(|_| refuse(FORMAT, format!("{key} is a whole number of 32 bits, not {words:?}")))?;
-        root.insert(key.to_owned(), Node::Number(number));
+        root.insert(key.to_owned(), Object::Number(number));
     }
     if let Some(path) = text(LEARNED_NET) {
         if path.contains('\0') {
             return Err(refuse(FORMAT, format!("{LEARNED_NET} ends at a NUL: {path:?}")));
         }
-        root.insert(LEARNED_NET.to_owned(), Node::Text(path.to_owned()));
+        root.insert(LEARNED_NET.to_owned(), Object::Text(path.to_owned()));
     }
     Ok(())
 }
@@ -138,14 +138,14 @@ fn path(form: Form, spec: &TensorSpec) -> Result<Vec<String>, &'static str> {
 }
 
 /// Inserts a dataset into the tree.
-fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Result<(), &'static str> {
+fn insert(root: &mut BTreeMap<String, Object>, path: &[String], node: Object) -> Result<(), &'static str> {
     let Some((last, groups)) = path.split_last() else {
         return Err("has no name");
     };
     let mut group = root;
     for name in groups {
-        let inner = group.entry(name.clone()).or_insert_with(|| Node::Group(BTreeMap::new()));
-        let Node::Group(inner) = inner else {
+        let inner = group.entry(name.clone()).or_insert_with(|| Object::Group(BTreeMap::new()));
+        let Object::Group(inner) = inner else {
             return Err("lies inside another tensor");
         };
         group = inner;
@@ -160,17 +160,22 @@ fn insert(root: &mut BTreeMap<String, Node>, path: &[String], node: Node) -> Res
 }
 
 /// How many groups and datasets there are, and the bytes of the names, as the reader counts them.
-fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) -> (usize, usize) {
+fn sizes(
+    path: &str,
+    group: &BTreeMap<String, Object>,
+    specs: &[TensorSpec],
+    problems: &mut Problems,
+) -> (usize, usize) {
     let (mut objects, mut names, mut bytes) = (group.len(), 0, 0);
     for (name, node) in group {
         let axes = match node {
-            Node::Tensor(tensor) => specs[*tensor].shape.num_axes(),
+            Object::Tensor(tensor) => specs[*tensor].shape.num_axes(),
             _ => 0,
         };
         // An entry of 40 bytes, the name's end and padding, a header of at most 152 bytes and the extents.
         bytes += 208 + name.len() + 8 * axes;
         names += name.len();
-        if let Node::Group(inner) = node {
+        if let Object::Group(inner) = node {
             names += 2 * path.len() + name.len();
             let (inner_objects, inner_names) = sizes(&format!("{path}/{name}"), inner, specs, problems);
             (objects, names) = (objects + inner_objects, names + inner_names);
@@ -186,26 +191,26 @@ fn sizes(path: &str, group: &BTreeMap<String, Node>, specs: &[TensorSpec], probl
 }
 
 /// Gives a layer with only diffs an empty data group too, as Caffe does: the data are shared from another layer.
-fn add_data_groups(root: &mut BTreeMap<String, Node>) {
-    let Some(Node::Group(diffs)) = root.get("diff") else {
+fn add_data_groups(root: &mut BTreeMap<String, Object>) {
+    let Some(Object::Group(diffs)) = root.get("diff") else {
         return;
     };
     let names: Vec<String> = diffs.keys().cloned().collect();
-    if let Some(Node::Group(data)) = root.get_mut("data") {
+    if let Some(Object::Group(data)) = root.get_mut("data") {
         for name in names {
-            data.entry(name).or_insert_with(|| Node::Group(BTreeMap::new()));
+            data.entry(name).or_insert_with(|| Object::Group(BTreeMap::new()));
         }
     }
 }
 
 /// Checks that a solver's history has no gaps: Caffe reads every index below the count.
-fn check_history(root: &BTreeMap<String, Node>, specs: &[TensorSpec], problems: &mut Problems) {
-    let Some(Node::Group(history)) = root.get("history") else {
+fn check_history(root: &BTreeMap<String, Object>, specs: &[TensorSpec], problems: &mut Problems) {
+    let Some(Object::Group(history)) = root.get("history") else {
         return;
     };
     for (index, node) in history {
         let index: usize = index.parse().unwrap_or(usize::MAX);
-        if let Node::Tensor(tensor) = node
+        if let Object::Tensor(tensor) = node
             && index >= history.len()
         {
             problems.add(&specs[*tensor].name, "is behind a gap in the history");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use blob_core::DType;
 
 use super::form::Form;
-use super::nodes::{FORMAT, Node, tree};
+use super::nodes::{FORMAT, Object, tree};
 use crate::error::Error;
 use crate::spec::{TensorSpec, refuse, total, unique};
 
@@ -28,7 +28,7 @@ const LEAST_HEAP: usize = 4096;
 /// The structure without the metadata's values.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    root: BTreeMap<String, Node>,
+    root: BTreeMap<String, Object>,
     specs: Vec<TensorSpec>,
     form: Form,
     keys: Vec<String>,
@@ -132,13 +132,13 @@ impl Structure<'_> {
         at as u64
     }
 
-    fn group(&mut self, links: &BTreeMap<String, Node>, mut messages: Vec<Vec<u8>>) -> GroupOffsets {
+    fn group(&mut self, links: &BTreeMap<String, Object>, mut messages: Vec<Vec<u8>>) -> GroupOffsets {
         // Eight zeros are an empty name, which sorts before all others.
         let mut names = vec![0; 8];
         let mut entries = Vec::with_capacity(links.len());
         for (name, node) in links {
             let entry = match node {
-                Node::Group(inner) => group_entry(names.len(), &self.group(inner, Vec::new())),
+                Object::Group(inner) => group_entry(names.len(), &self.group(inner, Vec::new())),
                 other => entry(names.len(), self.dataset(other)),
             };
             entries.push((names.len() as u64, entry));
@@ -205,19 +205,19 @@ impl Structure<'_> {
     }
 
     /// A dataset's header, after the bytes of a number or a text.
-    fn dataset(&mut self, node: &Node) -> u64 {
+    fn dataset(&mut self, node: &Object) -> u64 {
         let (kind, dims, at, len) = match node {
-            Node::Tensor(tensor) => {
+            Object::Tensor(tensor) => {
                 let (spec, offset) = (&self.plan.specs[*tensor], self.plan.offsets[*tensor]);
                 (datatype(spec.dtype), spec.shape.dims(), offset, spec.byte_len())
             }
-            Node::Number(number) => (datatype(DType::I32), &[1][..], self.add(&number.to_le_bytes()), 4),
-            Node::Text(text) => {
+            Object::Number(number) => (datatype(DType::I32), &[1][..], self.add(&number.to_le_bytes()), 4),
+            Object::Text(text) => {
                 let at = self.add(&[text.as_bytes(), b"\0"].concat());
                 let len = text.len() as u64 + 1;
                 ([&[0x13, 0, 0, 0], &(len as u32).to_le_bytes()[..]].concat(), &[][..], at, len)
             }
-            Node::Group(_) => unreachable!("a group has a header of its own"),
+            Object::Group(_) => unreachable!("a group has a header of its own"),
         };
         let offset = if len == 0 { UNDEFINED } else { at };
         let layout = [&[3, 1][..], &offset.to_le_bytes(), &len.to_le_bytes()].concat();

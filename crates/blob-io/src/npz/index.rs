@@ -23,11 +23,11 @@ pub(crate) struct Slot {
     local: u64,
     /// The smallest offset at which the member may end.
     end: u64,
-    role: Role,
+    role: MemberRole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
+enum MemberRole {
     /// A part of a sparse array, as an index in `PARTS`.
     Part(u8),
     Array,
@@ -36,14 +36,14 @@ enum Role {
 
 impl Slot {
     pub(crate) fn is_array(self) -> bool {
-        self.role != Role::Other
+        self.role != MemberRole::Other
     }
 
     /// The index in [`PARTS`] of the part of a sparse array that the member is.
     pub(crate) fn part(self) -> Option<usize> {
         match self.role {
-            Role::Part(part) => Some(part.into()),
-            Role::Array | Role::Other => None,
+            MemberRole::Part(part) => Some(part.into()),
+            MemberRole::Array | MemberRole::Other => None,
         }
     }
 }
@@ -121,17 +121,17 @@ fn slot(member: &ZipMember, record: u64, directory: Directory) -> Result<Slot, R
         };
         ReadError::fault(record, what)
     })?;
-    let (mut role, mut group) = (Role::Other, 0);
+    let (mut role, mut group) = (MemberRole::Other, 0);
     if let Some(stem) = member.name.strip_suffix(b".npy") {
         let (folder, base) = match stem.iter().rposition(|b| *b == b'/') {
             Some(slash) => (&stem[..slash], &stem[slash + 1..]),
             None => (&stem[..0], stem),
         };
         role = match PARTS.iter().position(|part| *part == base) {
-            Some(part) => Role::Part(part as u8),
-            None => Role::Array,
+            Some(part) => MemberRole::Part(part as u8),
+            None => MemberRole::Array,
         };
-        if role != Role::Array {
+        if role != MemberRole::Array {
             let mut hasher = DefaultHasher::new();
             folder.hash(&mut hasher);
             group = hasher.finish() | 1;
@@ -150,8 +150,8 @@ fn count(offset: u64, expected: u64, found: u64) -> ReadError {
 pub(crate) fn group(slots: &mut [Slot]) {
     slots.sort_unstable_by_key(|slot| (slot.group, slot.role));
     for slots in slots.chunk_by_mut(|a, b| a.group == b.group) {
-        let parts: Vec<Role> = slots.iter().take(6).map(|slot| slot.role).collect();
-        let [data, indices, indptr, shape, format] = [0, 1, 2, 3, 4].map(Role::Part);
+        let parts: Vec<MemberRole> = slots.iter().take(6).map(|slot| slot.role).collect();
+        let [data, indices, indptr, shape, format] = [0, 1, 2, 3, 4].map(MemberRole::Part);
         let whole = parts == [data, indices, indptr, shape, format] || parts == [data, indices, shape, format];
         let first = slots.iter().map(|slot| slot.local).min().unwrap_or(0);
         for slot in slots {

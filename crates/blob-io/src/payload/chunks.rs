@@ -134,11 +134,11 @@ fn unfiltered(source: &dyn Source, chunked: &Chunked, chunk: &Chunk, width: usiz
     let mut bytes = vec![0; chunk.packed as usize];
     read(source, chunk.offset, &mut bytes)?;
     let size = chunked.size as usize;
-    for (index_in_axis, filter) in chunked.filters.iter().enumerate().rev() {
-        if chunk.mask & 1 << index_in_axis == 0 {
+    for (place, filter) in chunked.filters.iter().enumerate().rev() {
+        if chunk.mask & 1 << place == 0 {
             bytes = match filter {
                 // Earlier filters may have added checksums to the values.
-                Filter::Deflate => inflate_chunk(chunk.offset, &bytes, size + 4 * index_in_axis)?,
+                Filter::Deflate => inflate_chunk(chunk.offset, &bytes, size + 4 * place)?,
                 Filter::Shuffle => unshuffled(&bytes, width),
                 Filter::Fletcher32 => strip_checksum(chunk.offset, bytes)?,
             };

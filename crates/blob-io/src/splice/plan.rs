@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{BlobChange, Splice, padded};
-use crate::caffe::encode::{self, Blob, Form, Values};
+use crate::caffe::encode::{self, Blob, BlobForm, Values};
 use crate::caffe::message::{self, MAX_BYTES};
 use crate::caffe::proto_fields::net_parameter;
 use crate::caffe::tree;
@@ -36,7 +36,7 @@ pub(crate) fn plan(specs: &[TensorSpec], splice: &Splice<'_>) -> Result<Placed, 
     let last = splice.layers.last().and_then(|layer| layer.field);
     let is_v1 = last.is_some_and(|field| field.number == net_parameter::LAYERS);
     for (name, blobs) in &splice.added {
-        let form = Form { v1: is_v1, ..splice.form.unwrap_or_default() };
+        let form = BlobForm { v1: is_v1, ..splice.form.unwrap_or_default() };
         parts.extend(message::new_layer(specs, name, blobs, form, &mut problems));
     }
     problems.refused(splice.base.format().name()).map_err(|e| e.about(splice.base.name()))?;
@@ -146,7 +146,7 @@ fn in_place(
     change: &BlobChange,
 ) -> Option<(Vec<Span>, Vec<usize>)> {
     let stored = change.stored.as_ref()?;
-    if splice.form.is_some_and(|form| Form { v1: false, ..form } != stored.form) {
+    if splice.form.is_some_and(|form| BlobForm { v1: false, ..form } != stored.form) {
         return None;
     }
     let (data, diff) = entries(splice, at);
@@ -178,7 +178,7 @@ fn rewritten(
     at: (usize, usize),
     change: &BlobChange,
     problems: &mut Problems,
-) -> Option<(Blob, Form)> {
+) -> Option<(Blob, BlobForm)> {
     let (data_entry, diff_entry) = entries(splice, at);
     if splice.base.format() == Format::Datum {
         problems.add("@0", "is a Datum, which takes only values of its own dtype and shape");
@@ -212,7 +212,7 @@ fn rewritten(
     // A new blob has the form of the layer's others: only NVCaffe's holds f16.
     let mut of_layer = splice.changes.range((at.0, 0)..(at.0 + 1, 0)).map(|(_, change)| change);
     let stored = change.stored.as_ref().or_else(|| of_layer.find_map(|other| other.stored.as_ref()));
-    let mut form = splice.form.unwrap_or_else(|| stored.map_or(Form::default(), |stored| stored.form));
+    let mut form = splice.form.unwrap_or_else(|| stored.map_or(BlobForm::default(), |stored| stored.form));
     if splice.form.is_none() && shape.num_axes() > 4 {
         form.legacy = false;
     }
