@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
+use blob_io::layout::NOTES;
 use blob_io::{Checkpoint, work};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,8 @@ use serde_json::Value;
 use crate::step::Step;
 pub(crate) use about::{About, salvaged, source_fields, source_name, source_name_of, warnings};
 
-/// The key of the receipt: in safetensors' `__metadata__`, and, with `.json` appended, as the name of a member of an
-/// npz.
-pub const KEY: &str = "blob.receipt";
+/// The key of the receipt among a file's metadata: the receipt has the notes by which a file is read.
+pub const KEY: &str = NOTES;
 
 /// A longer receipt is not read.
 const LONGEST: usize = 16 << 20;

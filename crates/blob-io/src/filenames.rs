@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::folder::listing::FOLDER_LIST;
+use crate::notes::FOLDER_LIST;
 
 /// A component, or a whole path, that is longer than this when encoded is cut and gets a checksum. 200 leaves room for
 /// `.npy` and a suffix below the 255 bytes that file systems allow; a path must fit PATH_MAX with the target's own.

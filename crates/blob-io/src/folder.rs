@@ -1,7 +1,7 @@
-//! A folder that a conversion wrote, read as one file: the receipt says which tensor lies in which npy file.
+//! A folder of npy files, read as one file: the folder's notes say which tensor lies in which file.
 //!
 //! The files are read as if concatenated; a file is opened when bytes of the file are needed, and only a few files stay
-//! open. Nothing outside of the folder is read, whatever the receipt says and wherever links lead, except that shards
+//! open. Nothing outside of the folder is read, whatever the notes say and wherever links lead, except that shards
 //! may be links.
 
 pub(crate) mod listing;
@@ -18,16 +18,16 @@ use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
 use crate::format::Format;
 use crate::limits::MAX_OTHERS;
 use crate::names::{NameTable, faulty};
+use crate::notes::{FOLDER_LIST, NOTES};
 use crate::npy::header;
-use crate::receipt::KEY;
 use crate::wire::cursor::Cursor;
 use crate::wire::source::{FileSource, Source};
 use crate::words::joined;
-use listing::{FOLDER_LIST, Listed};
+use listing::Listed;
 
 /// How many files stay open: as many as threads read at once.
 const MAX_OPEN: usize = 8;
-/// A receipt's text of at most `MAX_TEXT` bytes besides the list of files is kept. Each item of that list may add
+/// Notes of at most `MAX_TEXT` bytes besides the list of files are kept. Each item of that list may add
 /// `TEXT_EACH` bytes and two names, in which a byte may take six: `\u0000`.
 const MAX_TEXT: u64 = 4 << 20;
 const TEXT_EACH: u64 = 1024;
@@ -39,7 +39,7 @@ pub(crate) struct Folder {
     root: PathBuf,
     files: Vec<FolderFile>,
     len: u64,
-    /// The file that lists the others: a receipt, or an index of shards.
+    /// The file that lists the others: the notes, or an index of shards.
     list: Option<List>,
     /// Whether files may be links; a link may lead out of the folder.
     has_links: bool,
@@ -63,19 +63,19 @@ struct List {
     modified: Option<SystemTime>,
 }
 
-/// Lists the arrays of a folder in the order of the receipt.
+/// Lists the arrays of a folder in the order of the notes.
 pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Folder, Error> {
-    let receipt = match open_within(path, FOLDER_LIST).and_then(FileSource::try_from) {
-        Ok(receipt) => receipt,
+    let notes = match open_within(path, FOLDER_LIST).and_then(FileSource::try_from) {
+        Ok(notes) => notes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(without(name, "no")),
         Err(source) => {
             return Err(Error::Io { file: name.to_owned(), action: format!("open its {FOLDER_LIST}"), source });
         }
     };
     let mut folder = Folder::new(path);
-    folder.listed_in(path.join(FOLDER_LIST), &receipt);
+    folder.listed_in(path.join(FOLDER_LIST), &notes);
     let (mut max_len, mut named) = (MAX_TEXT, HashSet::new());
-    let listed = listing::files(&receipt, &mut |listed, at| {
+    let listed = listing::files(&notes, &mut |listed, at| {
         max_len += TEXT_EACH + LONGEST_ESCAPE * (listed.name.len() + listed.file.len()) as u64;
         named.insert(listed.file.clone());
         folder.list(&listed, at, table)
@@ -84,8 +84,7 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         Ok(true) => {}
         Ok(false) => return Err(without(name, "a receipt that lists no files, not a")),
         Err(stop) => {
-            let receipt = path.join(FOLDER_LIST).display().to_string();
-            return Err(stop.into_error(&receipt));
+            return Err(stop.into_error(&path.join(FOLDER_LIST).display().to_string()));
         }
     }
     let (others, unlisted) = others(path, &named);
@@ -99,23 +98,23 @@ pub(crate) fn open(path: &Path, name: &str, table: &mut NameTable) -> Result<Fol
         );
         table.warn_of_loss(None, what);
     }
-    match text(&receipt, max_len) {
-        Ok(text) => table.metadata.push((KEY.to_owned(), text)),
+    match text(&notes, max_len) {
+        Ok(text) => table.metadata.push((NOTES.to_owned(), text)),
         Err(found) => table.fault(Fault::new(0, FaultKind::words("a receipt that can be read", found))),
     }
     Ok(folder)
 }
 
-/// The receipt's text, or the reason why the receipt cannot be read.
-fn text(receipt: &FileSource, max_len: u64) -> Result<String, String> {
-    let len = receipt.len();
+/// The notes' text, or the reason why the notes cannot be read.
+fn text(notes: &FileSource, max_len: u64) -> Result<String, String> {
+    let len = notes.len();
     if len > max_len {
         return Err(format!("{len} bytes, more than its {max_len} for the files that it lists"));
     }
     let mut text = Vec::new();
     text.try_reserve_exact(len as usize).map_err(|_| format!("{len} bytes, for which there is no memory"))?;
     text.resize(len as usize, 0);
-    receipt.read_at(0, &mut text).map_err(|e| e.to_string())?;
+    notes.read_at(0, &mut text).map_err(|e| e.to_string())?;
     String::from_utf8(text).map_err(|_| "text that is not UTF-8".to_owned())
 }
 

@@ -24,7 +24,7 @@ pub use crate::around::Around;
 pub use crate::codec::{Details, Frame};
 pub use crate::expected::Wanted;
 pub use crate::filenames::file_names;
-pub use crate::folder::listing::FOLDER_LIST;
+pub use crate::notes::{FOLDER_LIST, NOTES};
 pub use crate::npz::member_names;
 pub use crate::output::OutputDir;
 pub use crate::parts::Copied;

@@ -12,10 +12,11 @@ use crate::archive::{Archive, Member};
 use crate::codec::Found;
 use crate::error::{Error, Fault, Reason};
 use crate::expected::Expected;
-use crate::folder::{self, listing::FOLDER_LIST};
+use crate::folder;
 use crate::format::{Files, Format};
 use crate::limits::{Limits, MAX_OTHERS};
 use crate::names::NameTable;
+use crate::notes::FOLDER_LIST;
 use crate::warning::Warning;
 use crate::wire::gunzip;
 use crate::wire::source::{FileSource, Input, Joined, Source};
@@ -91,7 +92,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a file, or a folder of npy files that a conversion wrote: the receipt says which tensor lies in which
+    /// Opens a file, or a folder of npy files that a conversion wrote: its notes say which tensor lies in which
     /// file. A pipe or another file that cannot seek is a stream. A path that continues after an archive names a
     /// member: `model.tar.gz/net-0000.params`. An index of safetensors shards (`model.safetensors.index.json`), or a
     /// folder with exactly one, is opened as one file: the concatenated shards beside the index.

@@ -5,7 +5,7 @@ use super::{Checkpoint, Home, Lookup, Packed};
 use crate::codec::Found;
 use crate::format::Files;
 use crate::names::NameTable;
-use crate::receipt;
+use crate::notes;
 use crate::wire::source::Input;
 
 impl OpenOptions {
@@ -26,8 +26,8 @@ impl OpenOptions {
         let (warnings, faults) = (std::mem::take(&mut table.warnings), std::mem::take(&mut table.faults));
         let (positions, as_planned) = (table.positions as usize, table.as_planned());
         let mut entries = table.into_entries();
-        receipt::restore_dtypes(&mut entries, &metadata);
-        receipt::restore_sparse(&mut entries, &metadata);
+        notes::restore_dtypes(&mut entries, &metadata);
+        notes::restore_sparse(&mut entries, &metadata);
         Checkpoint {
             name: name.to_owned(),
             format,

@@ -1,17 +1,13 @@
 //! Reads the list of a folder's files, token by token, because the list is untrusted.
 //!
-//! Sees names, paths and lengths; whatever else the list says is `blob-convert`'s receipt.
+//! Sees names, paths and lengths; whatever else the notes say is passed over.
 
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::LONGEST_NAME;
-use crate::receipt::MAX_NESTED;
+use crate::notes::MAX_NESTED;
 use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Source;
-
-/// The file of a folder that lists the tensors' files: JSON with `contents`, a list of objects with `name`, `file` and
-/// `file_bytes`. No subfolder has this name.
-pub const FOLDER_LIST: &str = "blob.receipt.json";
 
 /// A longer path is refused: our own have at most 1,024 bytes and an extension.
 const LONGEST_PATH: u64 = 2048;
@@ -27,15 +23,14 @@ pub(crate) struct Listed {
     pub(crate) bytes: u64,
 }
 
-/// Calls `take` with each file that a receipt lists and the item's offset in the receipt. False if the receipt has no
-/// list.
+/// Calls `take` with each file that the notes list and the item's offset in the notes. False if the notes have no list.
 pub(crate) fn files(
-    receipt: &dyn Source,
+    notes: &dyn Source,
     take: &mut dyn FnMut(Listed, u64) -> Result<(), ReadError>,
 ) -> Result<bool, ReadError> {
-    let mut cursor = Cursor::new(receipt);
+    let mut cursor = Cursor::new(notes);
     let mut found = false;
-    Literal::new(&mut cursor, receipt.len()).members(|text| {
+    Literal::new(&mut cursor, notes.len()).members(|text| {
         let key = text.key()?;
         if key != "contents" || text.peek()? != Some(b'[') {
             return text.skip_json(MAX_NESTED);
@@ -90,9 +85,9 @@ mod tests {
     use super::*;
     use crate::wire::source::Bytes;
 
-    fn listed(receipt: &str) -> Result<Vec<(String, String, u64)>, String> {
+    fn listed(notes: &str) -> Result<Vec<(String, String, u64)>, String> {
         let mut all = Vec::new();
-        let source = Bytes(receipt.as_bytes());
+        let source = Bytes(notes.as_bytes());
         let read = files(&source, &mut |listed, _| {
             all.push((listed.name, listed.file, listed.bytes));
             Ok(())

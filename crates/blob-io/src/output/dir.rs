@@ -349,7 +349,7 @@ fn put_back(target: &Path) {
 }
 
 /// Removes a temporary folder, other than `own`, that no process has locked. Of an old folder that was moved away,
-/// removes only the files that the receipt lists, and only if there is a folder at the target.
+/// removes only the files that the list names, and only if there is a folder at the target.
 fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     if path == own || !fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir()) {
         return;
@@ -370,7 +370,7 @@ fn remove_if_free(path: &Path, target: &Path, own: &Path) {
     }
 }
 
-/// Removes the files of an old folder that the receipt lists, where there is a new folder at the target.
+/// Removes the files of an old folder that the list names, where there is a new folder at the target.
 fn retire(old: &Path) {
     // From this rename on, no process takes the old folder for the only copy, whatever becomes of the target.
     let gone = old.with_extension(GONE);
@@ -383,7 +383,7 @@ fn is_named(path: &Path, extension: &str) -> bool {
     path.extension() == Some(OsStr::new(extension))
 }
 
-/// Removes the files that the folder's receipt lists.
+/// Removes the files that the folder's list names.
 fn remove_listed(folder: &Path) {
     match survey(folder) {
         // If this fails, the next run goes on.
@@ -396,7 +396,7 @@ fn remove_listed(folder: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::listing::FOLDER_LIST;
+    use crate::notes::FOLDER_LIST;
     use crate::output::disk::failing::{Fails, with};
 
     /// A receipt that lists these files, with these lengths.

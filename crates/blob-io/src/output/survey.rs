@@ -1,6 +1,6 @@
-//! Checks whether a folder to be replaced holds only the files of the receipt.
+//! Checks whether a folder to be replaced holds only the files of the list.
 //!
-//! Checks names, lengths and times; reads only the receipt.
+//! Checks names, lengths and times; reads only the list.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::error::ReadError;
-use crate::folder::listing::{self, FOLDER_LIST};
+use crate::folder::listing;
+use crate::notes::FOLDER_LIST;
 use crate::output::disk::{self, optional};
 use crate::wire::source::FileSource;
 use crate::words::and_more;
@@ -24,7 +25,7 @@ const NAMED: usize = 3;
 pub(super) enum Survey {
     /// Nothing, or an empty folder.
     Free,
-    /// Only files that the receipt lists, with the listed lengths.
+    /// Only files that the list names, with the listed lengths.
     Ours(Snapshot),
     /// Other files too.
     Foreign(Foreign),
@@ -52,24 +53,24 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// A file that has changed since. `None` if the receipt has changed, because another conversion has put a folder
+    /// A file that has changed since. `None` if the list has changed, because another conversion has put a folder
     /// there. Missing files are ignored: another process may be removing the folder.
     pub(super) fn changed(&self, now: &Self) -> Option<String> {
-        let receipt = |of: &Self| of.files.get(FOLDER_LIST).cloned();
-        if receipt(self) != receipt(now) {
+        let list = |of: &Self| of.files.get(FOLDER_LIST).cloned();
+        if list(self) != list(now) {
             return None;
         }
         let mut differing = now.files.iter().filter(|(file, stamp)| self.files.get(*file) != Some(*stamp));
         differing.next().map(|(file, _)| file.clone())
     }
 
-    /// Whether the folder at `root` still has this receipt.
+    /// Whether the folder at `root` still has this list.
     pub(super) fn is_current(&self, root: &Path) -> bool {
-        let receipt = fs::metadata(root.join(FOLDER_LIST)).ok();
-        receipt.map(|meta| Stamp::of(&meta)) == self.files.get(FOLDER_LIST).cloned()
+        let list = fs::metadata(root.join(FOLDER_LIST)).ok();
+        list.map(|meta| Stamp::of(&meta)) == self.files.get(FOLDER_LIST).cloned()
     }
 
-    /// Removes these files and the folders that become empty. The receipt is removed last, so that the rest is still
+    /// Removes these files and the folders that become empty. The list is removed last, so that the rest is still
     /// recognised as ours after an interruption or an error.
     pub(super) fn remove(&self, root: &Path) -> io::Result<()> {
         for file in self.files.keys().filter(|file| *file != FOLDER_LIST) {
@@ -84,7 +85,7 @@ impl Snapshot {
     }
 }
 
-/// Files that no receipt lists.
+/// Files that no list names.
 #[derive(Debug, Default)]
 pub(super) struct Foreign(Vec<String>);
 
@@ -129,7 +130,7 @@ fn survey_once(folder: &Path) -> io::Result<Survey> {
     Ok(if walk.foreign.0.is_empty() { Survey::Ours(walk.snapshot) } else { Survey::Foreign(walk.foreign) })
 }
 
-/// The files that the receipt lists, and the receipt itself; empty if no receipt can be read.
+/// The files that the list names, and the list itself; empty if no list can be read.
 fn listed(folder: &Path) -> BTreeMap<String, Option<u64>> {
     let path = folder.join(FOLDER_LIST);
     let mut all = BTreeMap::new();
@@ -160,7 +161,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Whether a listed file lies in a folder. Only folders that exist are asked for: a receipt can list a thousand
+    /// Whether a listed file lies in a folder. Only folders that exist are asked for: a list can name a thousand
     /// folders with each file.
     fn has_files_in(&self, folder: &str) -> bool {
         let within = format!("{folder}/");
@@ -176,7 +177,7 @@ impl Walk<'_> {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let kind = entry.file_type()?;
             if entry.file_name().to_str().is_none() {
-                // Such a name cannot be in the receipt, whose names are UTF-8.
+                // Such a name cannot be in the list, whose names are UTF-8.
                 self.foreign.0.push(name);
             } else if kind.is_dir() && self.has_files_in(&name) {
                 self.folder(&entry.path(), &format!("{name}/"))?;

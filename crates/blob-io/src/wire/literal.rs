@@ -1,6 +1,8 @@
 //! Reads the tokens that a JSON header and a Python dict have in common from a [`Cursor`], with offsets.
 //!
-//! Strict, and bounded in memory: a text is kept only up to a limit of the caller. Knows no format.
+//! Strict, and bounded in memory: a text is kept only up to a limit of the caller. Knows no format. Stands beside
+//! serde_json, which reads no Python dict, says a line and a column in place of an offset in the file, and takes a
+//! string of any length into memory before a limit can be asked.
 
 use crate::error::{FaultKind, ReadError};
 use crate::limits::Limit;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::folder::listing::FOLDER_LIST;
+use crate::notes::FOLDER_LIST;
 use crate::output::disk;
 use crate::output::disk::failing::{Fails, with};
 use crate::output::nameless::ways::{self, Way};

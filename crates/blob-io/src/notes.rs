@@ -1,9 +1,10 @@
-//! The facts of a conversion's receipt that decide how a file is read: which arrays of u16 are bf16, and which ones are
-//! parts of sparse arrays.
+//! The notes of a file, JSON under one key of the metadata, that decide how arrays are read: which ones of u16 hold
+//! bf16, which ones are parts of sparse arrays. `folder::listing` reads which file of a folder has which array.
 //!
-//! npy and npz have no bf16, so a conversion stores the bits as u16 and says so in the receipt. `blob-convert` writes
-//! and reads everything else of a receipt; docs/receipt.md describes the whole. A receipt is untrusted: one that cannot
-//! be read says nothing.
+//! npy and npz have no bf16, and only MXNet's formats have sparse arrays: the notes are how these are stored elsewhere.
+//! The key stands here and is not passed in, so that whoever opens a file gets the arrays that were written, not their
+//! bits. All other fields of the notes are their writer's, and are passed over. Notes are untrusted: those that cannot
+//! be read say nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,12 +19,16 @@ use crate::wire::cursor::Cursor;
 use crate::wire::literal::Literal;
 use crate::wire::source::Bytes;
 
-/// The key of a receipt among a file's metadata.
-pub(crate) const KEY: &str = "blob.receipt";
+/// The key of the notes among a file's metadata.
+pub const NOTES: &str = "blob.receipt";
+
+/// The file of a folder that has the folder's notes, with a list of the arrays' files: `contents`, objects with `name`,
+/// `file` and `file_bytes`. No subfolder has this name.
+pub const FOLDER_LIST: &str = "blob.receipt.json";
 
 /// How deep a skipped value may nest.
 pub(crate) const MAX_NESTED: u32 = 126;
-/// A longer receipt is not searched.
+/// Longer notes are not searched.
 const LONGEST: usize = 64 << 20;
 
 /// Which arrays of u16 hold the bits of bf16.
@@ -34,10 +39,10 @@ enum Kept {
     AllBut(HashSet<String>),
 }
 
-/// Gives the arrays of u16 that the file's receipt calls bf16 this dtype.
+/// Gives the arrays of u16 that the file's notes call bf16 this dtype.
 pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)]) {
     let is_u16 = |entry: &Entry| entry.dtype == Some(DType::U16);
-    let Some((_, text)) = metadata.iter().find(|(key, _)| key == KEY) else { return };
+    let Some((_, text)) = metadata.iter().find(|(key, _)| key == NOTES) else { return };
     if text.len() > LONGEST || !entries.iter().any(is_u16) {
         return;
     }
@@ -54,10 +59,10 @@ pub(crate) fn restore_dtypes(entries: &mut [Entry], metadata: &[(String, String)
     }
 }
 
-/// Makes arrays parts of sparse ones again, as listed in the file's receipt: `NAME#values` and the others, where the
+/// Makes arrays parts of sparse ones again, as listed in the file's notes: `NAME#values` and the others, where the
 /// file has all parts.
 pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)]) {
-    let Some((_, text)) = metadata.iter().find(|(key, _)| key == KEY) else { return };
+    let Some((_, text)) = metadata.iter().find(|(key, _)| key == NOTES) else { return };
     let is_named = |entry: &Entry| entry.kind == Kind::Data && entry.name.contains('#');
     if text.len() > LONGEST || !entries.iter().any(is_named) {
         return;
@@ -69,7 +74,7 @@ pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)
         let kinds = sparse.kind.parts();
         let parts = kinds.iter().map(|kind| places.get(&*TensorName::new(&sparse.name, *kind).to_string()).copied());
         let Some(parts) = parts.collect::<Option<Vec<usize>>>() else { continue };
-        // A receipt may list an array twice.
+        // Notes may list an array twice.
         if parts.iter().any(|part| entries[*part].sparse.is_some()) {
             continue;
         }
@@ -83,7 +88,7 @@ pub(crate) fn restore_sparse(entries: &mut [Entry], metadata: &[(String, String)
     entries.sort_by_key(|entry| entry.position);
 }
 
-/// The sparse arrays that a receipt lists.
+/// The sparse arrays that notes list.
 fn listed_sparse(text: &str) -> Result<Vec<Sparse>, ReadError> {
     let mut listed = Vec::new();
     let source = Bytes(text.as_bytes());
@@ -121,7 +126,7 @@ fn sparse(text: &mut Literal<'_, '_>) -> Result<Option<Sparse>, ReadError> {
     Ok(name.zip(kind).zip(shape).map(|((name, kind), shape)| Sparse { kind, name: name.into(), shape }))
 }
 
-/// Reads the names of the arrays from a receipt: the items of `changes` with `"bits_of": "bf16"`. Where there was no
+/// Reads the names of the arrays from notes: the items of `changes` with `"bits_of": "bf16"`. Where there was no
 /// room for these, `bf16_as_u16` has the names, or says that all arrays of u16 hold bf16 except the names in `u16`.
 fn kept(text: &str) -> Result<Kept, ReadError> {
     let (mut names, mut all, mut kept, mut genuine) = (None, false, HashSet::new(), HashSet::new());
@@ -204,7 +209,7 @@ mod tests {
             (r#"{"changes":null,"bf16_as_u16":["c"]}"#, named(&["c"])),
             (r#"{"changes":null,"bf16_as_u16":false}"#, named(&[])),
         ] {
-            assert_eq!(kept(text).expect("a receipt"), found, "{text}");
+            assert_eq!(kept(text).expect("notes"), found, "{text}");
         }
         for broken in ["", "[", r#"{"changes":[3]}"#, r#"{"changes":[{"name":"a","bits_of":"bf16"}]"#, r#"{"u16":[1]}"#]
         {
