@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use blob_core::Shape;
 
-use crate::caffe::encode::BlobForm;
+use crate::caffe::encode::{BlobForm, padded};
 use crate::caffe::message::Pair;
 use crate::caffe::named::BlobPlace;
 use crate::caffe::tree::{self, Layer, StoredBlob};
@@ -297,10 +297,4 @@ fn stored(base: &Checkpoint, layers: &[Layer], entry: &Entry) -> Result<StoredBl
     }
     let stored = tree::stored(&mut Cursor::new(base.source()), span, base.limits());
     stored.map_err(|e| e.into_error(base.name()))
-}
-
-/// Extents, filled up to four with leading ones.
-fn padded(dims: &[usize]) -> Vec<usize> {
-    let ones = std::iter::repeat_n(1, 4_usize.saturating_sub(dims.len()));
-    ones.chain(dims.iter().copied()).collect()
 }

@@ -5,7 +5,9 @@
 
 use blob_core::{DType, Shape};
 
-use crate::caffe::proto_fields::{blob_proto, blob_shape, nv_blob_proto};
+use crate::caffe::proto_fields::blob_proto::{DATA, DIFF, DOUBLE_DATA, DOUBLE_DIFF, NUM, SHAPE};
+use crate::caffe::proto_fields::blob_shape::DIM;
+use crate::caffe::proto_fields::nv_blob_proto::{RAW_DATA, RAW_DATA_TYPE, RAW_DIFF, RAW_DIFF_TYPE};
 use crate::error::Remedy;
 use crate::parts::{FilePart, varint};
 
@@ -69,7 +71,7 @@ pub(crate) fn remedy(dtype: DType, form: BlobForm) -> Option<Remedy> {
 }
 
 /// The number of a dtype in NVCaffe's `Type`, if NVCaffe's reader accepts the dtype.
-fn raw_type(dtype: DType) -> Option<u64> {
+fn raw_type(dtype: DType) -> Option<i32> {
     match dtype {
         DType::F64 => Some(0),
         DType::F32 => Some(1),
@@ -78,53 +80,47 @@ fn raw_type(dtype: DType) -> Option<u64> {
     }
 }
 
-/// A field of an integer.
-fn int(bytes: &mut Vec<u8>, number: u32, value: u64) {
-    varint(bytes, u64::from(number) << 3);
-    varint(bytes, value);
+/// An int32 field; empty without a value. A negative value is a varint of ten bytes.
+pub(crate) fn int(number: u32, value: Option<i32>) -> FilePart {
+    let mut bytes = Vec::new();
+    if let Some(value) = value {
+        varint(&mut bytes, u64::from(number) << 3);
+        varint(&mut bytes, i64::from(value) as u64);
+    }
+    FilePart::Bytes(bytes)
+}
+
+/// Extents, filled up to the four from before 2015 with leading ones.
+pub(crate) fn padded(dims: &[usize]) -> Vec<usize> {
+    let ones = std::iter::repeat_n(1, 4_usize.saturating_sub(dims.len()));
+    ones.chain(dims.iter().copied()).collect()
 }
 
 impl Blob {
     /// The message's parts.
     pub(crate) fn parts(&self, form: BlobForm) -> Vec<FilePart> {
         let mut parts = Vec::new();
-        let mut head = Vec::new();
         if form.legacy {
-            let dims = self.shape.dims();
-            let padded = std::iter::repeat_n(&1, 4_usize.saturating_sub(dims.len())).chain(dims);
-            for (dim, number) in
-                padded.zip([blob_proto::NUM, blob_proto::CHANNELS, blob_proto::HEIGHT, blob_proto::WIDTH])
-            {
-                int(&mut head, number, *dim as u64);
-            }
+            let dims = padded(self.shape.dims()).into_iter().zip(NUM..);
+            parts.extend(dims.map(|(dim, number)| int(number, Some(dim as i32))));
         }
         // A shape without axes has no field: Caffe adds the shape axis by axis.
         let mut shape = Vec::new();
         if !form.legacy && self.shape.num_axes() > 0 {
             let mut dims = Vec::new();
             self.shape.dims().iter().for_each(|dim| varint(&mut dims, *dim as u64));
-            let dims = FilePart::Field(blob_shape::DIM, vec![FilePart::Bytes(dims)]);
-            shape.push(FilePart::Field(blob_proto::SHAPE, vec![dims]));
+            shape.push(FilePart::Field(SHAPE, vec![FilePart::Field(DIM, vec![FilePart::Bytes(dims)])]));
         }
-        parts.push(FilePart::Bytes(head));
         let is_double = self.dtype == DType::F64;
         if let (true, Some(number)) = (form.raw, raw_type(self.dtype)) {
             parts.extend(shape);
-            let mut types = Vec::new();
-            int(&mut types, nv_blob_proto::RAW_DATA_TYPE, number);
-            if self.diff.is_some() {
-                int(&mut types, nv_blob_proto::RAW_DIFF_TYPE, number);
-            }
-            parts.push(FilePart::Bytes(types));
+            parts.push(int(RAW_DATA_TYPE, Some(number)));
+            parts.extend(self.diff.as_ref().map(|_| int(RAW_DIFF_TYPE, Some(number))));
             // These are bytes fields, which are stored even when empty.
-            parts.push(FilePart::Field(nv_blob_proto::RAW_DATA, self.data.parts()));
-            parts.extend(self.diff.as_ref().map(|diff| FilePart::Field(nv_blob_proto::RAW_DIFF, diff.parts())));
+            parts.push(FilePart::Field(RAW_DATA, self.data.parts()));
+            parts.extend(self.diff.as_ref().map(|diff| FilePart::Field(RAW_DIFF, diff.parts())));
         } else {
-            let numbers = if is_double {
-                [blob_proto::DOUBLE_DATA, blob_proto::DOUBLE_DIFF]
-            } else {
-                [blob_proto::DATA, blob_proto::DIFF]
-            };
+            let numbers = if is_double { [DOUBLE_DATA, DOUBLE_DIFF] } else { [DATA, DIFF] };
             let values = [Some(&self.data), self.diff.as_ref()].into_iter().zip(numbers);
             let values = values.filter_map(|(values, number)| Some((number, values?.parts())));
             // A packed field of no values is not stored.

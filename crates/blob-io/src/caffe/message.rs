@@ -4,13 +4,13 @@
 
 use blob_core::DType;
 
-use crate::caffe::encode::{self, Blob, BlobForm, Values};
+use crate::caffe::encode::{self, Blob, BlobForm, Values, int};
 use crate::caffe::generation::Generation;
 use crate::caffe::proto_fields::{blob_proto_vector, datum, net_parameter, solver_state};
 use crate::caffe::types::v1_number;
 use crate::error::{Error, Remedy};
 use crate::format::Format;
-use crate::parts::{self, FilePart, Placed, varint};
+use crate::parts::{self, FilePart, Placed};
 use crate::spec::{Problems, TensorSpec};
 
 /// No Caffe reads a longer message: protobuf counts a message's bytes in an `int`.
@@ -243,14 +243,4 @@ fn datum_parts(specs: &[TensorSpec], tensor: usize, label: Option<i32>, problems
 /// A text field.
 pub(crate) fn text(number: u32, text: &str) -> FilePart {
     FilePart::Field(number, vec![FilePart::Bytes(text.as_bytes().to_vec())])
-}
-
-/// An int32 field; empty without a value. A negative value is a varint of ten bytes.
-fn int(number: u32, value: Option<i32>) -> FilePart {
-    let mut bytes = Vec::new();
-    if let Some(value) = value {
-        varint(&mut bytes, u64::from(number) << 3);
-        varint(&mut bytes, i64::from(value) as u64);
-    }
-    FilePart::Bytes(bytes)
 }

@@ -36,18 +36,11 @@ pub(crate) fn files(
             return text.skip_json(MAX_NESTED);
         }
         found = true;
-        text.step();
-        if text.take(b']')? {
-            return Ok(());
-        }
-        loop {
+        text.items(|text| {
             text.blank()?;
             let at = text.pos();
-            take(item(text)?, at)?;
-            if !text.take(b',')? {
-                return text.expect(b']', "a comma or the end of the list");
-            }
-        }
+            take(item(text)?, at)
+        })
     })?;
     Ok(found)
 }
