@@ -104,6 +104,16 @@ fn a_nan_of_bf16_is_found_wherever_it_is_stored() {
 }
 
 #[test]
+fn bits_without_a_receipt_are_compared_as_bits() {
+    let folder = Folder::new();
+    let source = source(&folder, "x.safetensors", &VALUES);
+    let bare = folder.file("bare.npz");
+    blob(&["convert", &source, "-o", &bare, "--no-receipt"]).ok();
+    let said = "\"w\" is bf16, kept as the bits of a u16; compared by bits";
+    blob(&["verify", &bare, "--against", &source]).ok().stdout_has(said);
+}
+
+#[test]
 fn extract_says_that_npy_has_no_bf16() {
     let folder = Folder::new();
     let source = source(&folder, "x.safetensors", &VALUES);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use blob_core::{DType, Dims7, Shape};
-use blob_io::{Checkpoint, Entry, Error, Files, Kind, Reason};
+use blob_io::{Bf16, Checkpoint, Entry, Error, Files, Kind, Reason};
 
 use super::claims::Relation;
 use super::replay::Redo;
@@ -202,8 +202,8 @@ impl Comparison<'_> {
         }
         if left != right {
             let is_kept = match (left, right) {
-                (DType::U16, DType::BF16) => is_npy(a),
-                (DType::BF16, DType::U16) => is_npy(b),
+                (DType::U16, DType::BF16) => may_be_bf16(a),
+                (DType::BF16, DType::U16) => may_be_bf16(b),
                 _ => false,
             };
             if !is_kept {
@@ -226,9 +226,9 @@ fn is_padded(neoml: &Side<'_>, other: &Side<'_>) -> bool {
         && Dims7::from_leading(other.shape().dims()).is_ok_and(|dims| *neoml.shape() == Shape::from(dims))
 }
 
-/// Whether the tensor is in an npy file without a receipt: npy has no bf16, and the file cannot say that a u16 is bf16.
-fn is_npy(side: &Side<'_>) -> bool {
-    side.file.format().holds().files == Files::Folder && receipt_text(side.file).is_none()
+/// Whether a u16 of the file may hold the bits of bf16: npy and npz have none, and no receipt says so.
+fn may_be_bf16(side: &Side<'_>) -> bool {
+    side.file.format().holds().bf16 == Bf16::AsU16 && receipt_text(side.file).is_none()
 }
 
 /// The difference between an array and an entry without one; `None` where neither has an array.
