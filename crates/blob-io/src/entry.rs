@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use blob_core::{DType, Shape};
 
-use crate::error::{Error, Fault, FaultKind, ReadError, Reason};
+use crate::error::{Error, Fault, FaultKind, ReadError, Reason, failed};
 use crate::warning::{Flags, Warning};
 pub use place::Segment;
 pub(crate) use place::{Checksum, Chunk, Chunked, Deflated, Filter, Order, Payload, Runs, Varints};
@@ -215,7 +215,7 @@ impl Entry {
     pub(crate) fn error(&self, file: &str, e: ReadError) -> Error {
         match e {
             ReadError::Io { offset, source } => {
-                Error::Io { file: file.to_owned(), action: format!("read {} at byte {offset}", subject(self)), source }
+                failed(file, &format!("read {} at byte {offset}", subject(self)), source)
             }
             other => other.within(subject(self)).into_error(file),
         }

@@ -133,6 +133,11 @@ pub enum Error {
     Blob(blob_core::Error),
 }
 
+/// The error of something that was done to a file, such as `read`.
+pub(crate) fn failed(file: &str, action: &str, source: io::Error) -> Error {
+    Error::Io { file: file.to_owned(), action: action.to_owned(), source }
+}
+
 impl Error {
     /// [`Error::Misfit`] about this file.
     #[must_use]
@@ -330,9 +335,7 @@ impl ReadError {
 
     pub(crate) fn into_error(self, file: &str) -> Error {
         match self {
-            Self::Io { offset, source } => {
-                Error::Io { file: file.to_owned(), action: format!("read at byte {offset}"), source }
-            }
+            Self::Io { offset, source } => failed(file, &format!("read at byte {offset}"), source),
             Self::Fault(fault) => Error::of_fault(file, fault, None),
             Self::Other(reason, what, help) => Error::NotTensors { file: file.to_owned(), reason, what, help },
         }

@@ -19,7 +19,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Existing};
+use crate::error::{Error, Existing, failed};
 use crate::wire::sink::{Held, Sink};
 pub use complete::Complete;
 pub(crate) use complete::Written;
@@ -303,10 +303,6 @@ fn is_written_directly(name: &str, path: &Path, if_exists: IfExists) -> Result<b
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(e) => Err(failed(name, "look at", e)),
     }
-}
-
-fn failed(name: &str, action: &str, source: io::Error) -> Error {
-    Error::Io { file: name.to_owned(), action: action.to_owned(), source }
 }
 
 fn request(name: &str, message: &str) -> Error {

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::entry::{Entry, Kind, Payload, Runs, Segment};
-use crate::error::{Error, Fault, FaultKind, ReadError};
+use crate::error::{Error, Fault, FaultKind, ReadError, failed};
 use crate::folder::Folder;
 use crate::format::{Files, Format};
 use crate::limits::Limits;
@@ -39,10 +39,10 @@ pub(crate) struct Indices {
 
 /// Looks for indices of shards in a folder.
 pub(crate) fn find(folder: &Path) -> Result<Indices, Error> {
-    let failed = |source| Error::Io { file: folder.display().to_string(), action: "list it".to_owned(), source };
+    let unlisted = |source| failed(&folder.display().to_string(), "list it", source);
     let mut found = Indices::default();
-    for file in folder.read_dir().map_err(failed)? {
-        let file = file.map_err(failed)?;
+    for file in folder.read_dir().map_err(unlisted)? {
+        let file = file.map_err(unlisted)?;
         if !file.path().is_file() {
             continue;
         }
@@ -117,10 +117,9 @@ fn shard(
 ) -> Result<u64, Failed> {
     let file = index.files[number as usize].clone();
     let path = shards.root().join(&file).display().to_string();
-    let source = shards.open(&file).map_err(|source| {
-        let action = "open it, a shard that the index names".to_owned();
-        Failed::Shard(Error::Io { file: path.clone(), action, source })
-    })?;
+    let source = shards
+        .open(&file)
+        .map_err(|source| Failed::Shard(failed(&path, "open it, a shard that the index names", source)))?;
     let begin = shards.len();
     shards.add(&file, &source);
     let input = Input::new(Box::new(source));

@@ -4,12 +4,12 @@
 //! beside open weights to `checkpoint::beside`.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use crate::archive::Archive;
 use crate::checkpoint::split_at_file;
-use crate::error::Error;
+use crate::error::{Error, failed};
 use crate::limits::Limits;
 use crate::mxnet::symbol::{MAX_BYTES, Symbol};
 use crate::wire::gunzip;
@@ -62,14 +62,14 @@ fn first(file: impl Read, most: u64, name: &str) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     match file.take(most.saturating_add(1)).read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
-        Err(source) => Err(failed(name, source)),
+        Err(source) => Err(failed(name, "read", source)),
     }
 }
 
 /// The bytes of a file in an archive, of at most `most` bytes.
 fn of_member(archive: &Path, member: &str, most: u64) -> Result<Vec<u8>, Error> {
     let name = archive.display().to_string();
-    let source = FileSource::open(archive).map_err(|source| failed(&name, source))?;
+    let source = FileSource::open(archive).map_err(|source| failed(&name, "read", source))?;
     let mut input = Input::new(Box::new(source));
     let limits = Limits::default();
     if gunzip::begins_as_gzip(&input) {
@@ -87,8 +87,4 @@ fn unpacked(name: &str, source: &dyn Source, most: u64) -> Result<Box<dyn Source
     let mut spool = Spool::new(name, |_| None, most);
     gunzip::unpack(name, source, &mut spool)?;
     spool.finish()
-}
-
-fn failed(name: &str, source: io::Error) -> Error {
-    Error::Io { file: name.to_owned(), action: "read".to_owned(), source }
 }

@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 use std::sync::Arc;
 
-use crate::error::{Error, ReadError, check_limit};
+use crate::error::{Error, ReadError, check_limit, failed};
 use crate::limits::Limit;
 use crate::wire::sink::{Held, Places, Sink};
 use crate::wire::source::{Bytes, Source};
@@ -72,7 +72,7 @@ impl<'a> Spool<'a> {
                 Ok(0) => return Ok(()),
                 Ok(n) => self.push(&piece[..n])?,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(failed(self.name, "read".to_owned(), e)),
+                Err(e) => return Err(failed(self.name, "read", e)),
             }
         }
     }
@@ -145,11 +145,7 @@ fn full(name: &str, is_file: bool, source: io::Error) -> Error {
     } else {
         "keep what it unpacks to".to_owned()
     };
-    failed(name, action, source)
-}
-
-fn failed(name: &str, action: String, source: io::Error) -> Error {
-    Error::Io { file: name.to_owned(), action, source }
+    failed(name, &action, source)
 }
 
 #[cfg(test)]
