@@ -189,7 +189,7 @@ impl Holds {
     /// Named arrays, metadata, a receipt.
     const CARRIER: Self = Self { metadata: Keys::Any, receipt: true, bf16: Bf16::Own, mark: true, ..Self::NAMED };
     /// One array without a name, which is there whole or not at all.
-    const SINGLE: Self = Self { names: Names::None, many: false, in_sequence: false, ..Self::NAMED };
+    pub(super) const SINGLE: Self = Self { names: Names::None, many: false, in_sequence: false, ..Self::NAMED };
     const NEOML: Self =
         Self { names: Names::None, axes: Some(7), implied: &["axes"], refill: Refill::Blobs, ..Self::NAMED };
 

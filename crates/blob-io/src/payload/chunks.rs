@@ -178,9 +178,9 @@ fn inflate_chunk(at: u64, packed: &[u8], max: usize) -> Result<Vec<u8>, ReadErro
 fn unshuffled(bytes: &[u8], width: usize) -> Vec<u8> {
     let count = bytes.len() / width;
     let mut out = bytes.to_vec();
-    for (index_in_axis, bytes_at_index) in bytes[..count * width].chunks_exact(count.max(1)).enumerate() {
-        for (element, byte) in bytes_at_index.iter().enumerate() {
-            out[element * width + index_in_axis] = *byte;
+    for (place, of_all) in bytes[..count * width].chunks_exact(count.max(1)).enumerate() {
+        for (element, byte) in of_all.iter().enumerate() {
+            out[element * width + place] = *byte;
         }
     }
     out
