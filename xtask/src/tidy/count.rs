@@ -69,6 +69,8 @@ const BARS: &[(&str, &[&str], &[&str])] = &[
     (BY_FORMAT, &["Format::", "=>"], OF_ONE_FORMAT),
     ("a tensor's name is taken apart", &["rsplit_once('/')"], &["crates/blob-io/src/tensor_name"]),
     ("a tensor's name is taken apart", &["strip_suffix(", ".diff"], &["crates/blob-io/src/tensor_name"]),
+    ("a tensor's name is taken apart", &["strip_prefix('@')"], &["crates/blob-io/src/tensor_name"]),
+    ("a tensor's name is taken apart", &["rsplit_once('@')"], &["crates/blob-io/src/tensor_name"]),
     ("a `match` on a bool", &["true =>"], &[]),
     ("a `match` on a bool", &["false =>"], &[]),
 ];
@@ -191,6 +193,15 @@ mod tests {
             let at = |path: &str| Tree::from_texts([(path.to_owned(), format!("fn f() {{\n    {line}\n}}\n"))]);
             assert_eq!(bars(&at("crates/blob-convert/src/plan.rs")).len(), count + 1, "{line}");
             assert_eq!(bars(&at("crates/blob-io/src/caffe/read.rs")).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_taken_apart_elsewhere_is_found() {
+        for code in ["rsplit_once('/')", "strip_suffix(\".diff\")", "strip_prefix('@')", "rsplit_once('@')"] {
+            let at = |path: &str| Tree::from_texts([(path.to_owned(), format!("fn f() {{\n    name.{code};\n}}\n"))]);
+            assert_eq!(bars(&at("crates/blob-convert/src/names.rs")).len(), 2, "{code}");
+            assert_eq!(bars(&at("crates/blob-io/src/tensor_name.rs")).len(), 1, "{code}");
         }
     }
 
