@@ -35,14 +35,19 @@ pub(crate) fn steps(checkpoint: &Checkpoint) -> Result<Vec<Step>, &'static str> 
     }
 }
 
-/// The options without the transforms that change nothing, and with the steps back to the source's earlier names where
-/// the output needs those names. Also returns the changes that a user should know. Refuses a transform that was
-/// already done and must not be done twice.
-pub(crate) fn to_do(
-    checkpoint: &Checkpoint,
-    options: &Options,
-    wanted: Wanted<'_>,
-) -> Result<(Options, Vec<Change>), Error> {
+/// The transforms that a conversion does.
+pub(crate) struct ToDo {
+    /// The options without the transforms that change nothing, and with the steps back to the source's earlier names
+    /// where the output needs those names.
+    pub(crate) options: Options,
+    /// The changes that a user should know.
+    pub(crate) changes: Vec<Change>,
+    /// The number of the first transforms behind which all tensors have their new names.
+    pub(crate) named: usize,
+}
+
+/// Refuses a transform that was already done and must not be done twice.
+pub(crate) fn to_do(checkpoint: &Checkpoint, options: &Options, wanted: Wanted<'_>) -> Result<ToDo, Error> {
     let about = options.about(checkpoint);
     let mut options = Options { about: Some(Arc::clone(&about)), ..options.clone() };
     refuse_again(checkpoint, &options, &about.lineage)?;
@@ -62,8 +67,11 @@ pub(crate) fn to_do(
     };
     let before = before(checkpoint, &about.lineage, wanted, called, &options.registry)?;
     let at = named.map_or(0, |at| at + 1);
+    let begin = at + before.steps.len();
     options.transforms.splice(at..at, before.steps);
-    Ok((options, before.changes))
+    let last = options.transforms.iter().rposition(|step| matches!(step.undone(), Undone::Renamed(_)));
+    let named = last.map_or(begin, |last| begin.max(last + 1));
+    Ok(ToDo { options, changes: before.changes, named })
 }
 
 /// Refuses each step that the source's receipt lists as done and whose second run would scramble the values.

@@ -12,7 +12,6 @@ use crate::fits::{Unfit, check_fits};
 use crate::options::{Options, refuse};
 use crate::planned::{How, Planned, stream_interleaved};
 use crate::stored::{LABEL, is_numbered, numbered, told_label};
-use crate::transform::{StripDiff, Transform};
 use blob_io::words::quoted;
 
 /// The metadata key of a solver state's iteration.
@@ -39,7 +38,7 @@ pub(crate) fn message(
         metadata.push((ITER.to_owned(), "0".to_owned()));
     }
     let names = specs.iter().map(|spec| &*spec.name);
-    let message = if options.renumbers && is_numbered(to) {
+    let message = if options.renumbers() && is_numbered(to) {
         let names = numbered(names);
         Message::named(to, names.iter().map(|name| &**name), &metadata)
     } else {
@@ -216,7 +215,7 @@ fn settle_diffs(
     tensors: &mut [Planned],
     splice: &mut Splice<'_>,
 ) -> Result<(), Error> {
-    let is_stripped = options.transforms.iter().any(|step| step.name() == StripDiff.name());
+    let is_stripped = options.transforms.iter().any(|step| step.strips_diffs());
     let given: HashSet<String> = tensors.iter().map(|tensor| tensor.spec.name.clone()).collect();
     for tensor in tensors {
         let entry = base.entry(&tensor.spec.name).filter(|entry| entry.kind() == Kind::Data);

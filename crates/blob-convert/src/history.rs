@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::step::Step;
+use crate::transform::Own;
 pub(crate) use about::{About, salvaged, source_fields, source_name, source_name_of, warnings};
 
 /// The key of the receipt among a file's metadata: the receipt has the notes by which a file is read.
@@ -90,7 +91,7 @@ impl Origin {
 
     /// Whether a step of the origin may have done more than leave tensors out.
     fn has_values_changed(&self) -> bool {
-        self.transforms.iter().any(|step| !matches!(&*step.name, "select" | "strip-diff"))
+        self.transforms.iter().any(|step| !matches!(step.own(), Some(Own::Select | Own::StripDiff)))
     }
 
     /// The origin without the texts and the steps that are too long.

@@ -23,8 +23,6 @@ use crate::transform::{self, Bound, Fold, Onnx, Topology};
 pub(crate) use around::{Around, blake3};
 pub(crate) use beside::{put_beside, unnamed, values_name};
 
-/// The steps that may stand before the making of a model.
-const BEFORE: [&str; 7] = ["strip-diff", "squeeze-legacy", Fold::NAME, "bn", "fix-gamma", "rgb", "dtype"];
 /// The place of each of ONNX's gates of an LSTM (input, output, forget, new) among Caffe's.
 const LSTM_GATES: [usize; 4] = [0, 2, 1, 3];
 /// Losses of which a model has the probabilities, and the layers that compute these.
@@ -38,16 +36,6 @@ const FLOAT: i64 = 1;
 pub(crate) fn is_made(checkpoint: &Checkpoint, to: Format, is_into: bool) -> bool {
     let is_graph = |format: Format| format.holds().net == Nets::Graph;
     is_graph(to) && !is_into && !is_graph(checkpoint.format())
-}
-
-/// Refuses a step that has no meaning for a model.
-pub(crate) fn check_step(checkpoint: &Checkpoint, step: &str) -> Result<(), Error> {
-    if BEFORE.contains(&step) {
-        return Ok(());
-    }
-    let message =
-        format!("becomes an ONNX model, which reads all tensors as its net does: {step:?} has no place there");
-    Err(refuse(checkpoint, message))
 }
 
 /// The model of a net, and the step that makes the initializers. `dtype` is the dtype that the tensors are rounded to.

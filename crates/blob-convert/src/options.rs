@@ -46,9 +46,8 @@ pub struct Options {
     /// Keeps the source's names. Otherwise an output of Caffe or MXNet, and a file that the tensors go into, get the
     /// names of before a conversion, where such names are needed and the source's receipt has them.
     pub names_stay: bool,
-    /// Gives arrays new numbers where the format has numbers in place of names: of a part of a file, or of joined
-    /// tensors.
-    pub(crate) renumbers: bool,
+    /// Whether the output holds a part of the source, whose arrays get new numbers where the format has no names.
+    pub(crate) is_divided: bool,
     /// The facts about the source, for plans that are made of it one after the other.
     pub(crate) about: Option<Arc<About>>,
     /// Whether another file's plan tells the changes of the whole source.
@@ -96,7 +95,7 @@ impl Options {
             shard_size: None,
             strict: false,
             names_stay: false,
-            renumbers: false,
+            is_divided: false,
             about: None,
             is_told: false,
             is_part: false,
@@ -122,6 +121,11 @@ impl Options {
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
+    }
+
+    /// Whether arrays get new numbers where the format has numbers in place of names.
+    pub(crate) fn renumbers(&self) -> bool {
+        self.is_divided || self.transforms.iter().any(|step| step.renumbers())
     }
 
     /// Follows this net. Otherwise the net comes from MXNet's symbol file beside the source, or from the source.

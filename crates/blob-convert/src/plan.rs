@@ -10,7 +10,7 @@ use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Format, IfExists, Kind, Refill, Remedy};
 use serde_json::Value;
 
-use crate::applied::to_do;
+use crate::applied::{ToDo, to_do};
 use crate::before::{Wanted, wanted};
 use crate::caffe;
 use crate::change::{Change, Effect, Group, Groups, refuse_losses};
@@ -31,7 +31,7 @@ use crate::state;
 use crate::stored::{Storage, unlisted};
 use crate::symbol::NewSymbol;
 use crate::template::{Template, also_replaced, check_bare, is_copy, left_behind};
-use crate::transform::{self, Factors, Fold, NetOrigin};
+use crate::transform::{Fold, NetOrigin, Registry};
 use crate::undo::{Back, back};
 
 /// The plan of a conversion: [`check`](Plan::check) looks ahead, [`run`](Plan::run) carries the plan out.
@@ -56,6 +56,7 @@ pub struct Plan<'a> {
     /// Whether the plan is of a job, and the folder of the output was swept.
     pub(crate) is_of_batch: bool,
     pub(crate) output: Destination,
+    pub(crate) registry: Registry,
     fold: Option<Fold>,
     /// The symbol that is written beside the tensors.
     pub(crate) symbol: Option<NewSymbol>,
@@ -240,7 +241,7 @@ pub fn plan<'a>(checkpoint: &'a Checkpoint, options: &Options, target: &Place<'_
     let is_folder = matches!(target, Place::Folder { .. });
     source::check(&[checkpoint], target)?;
     let wanted = if is_folder { Wanted::Any } else { wanted(options.to, target.file().map(|(path, _)| path)) };
-    let (mut options, said) = to_do(checkpoint, options, wanted)?;
+    let ToDo { mut options, changes: said, .. } = to_do(checkpoint, options, wanted)?;
     options.to = target.format(options.to);
     options.anew |= h5::is_of_other_form(checkpoint, options.to, target.file().map(|(path, _)| path));
     let options = &options;
@@ -287,13 +288,11 @@ pub fn plan_into<'a>(
         Ok(back) => (back, None),
         Err(why) => (Back::default(), Some(why)),
     };
-    let (mut options, said) = to_do(checkpoint, options, Wanted::Of { base, undone: &back.undone })?;
+    let wanted = Wanted::Of { base, undone: &back.undone };
+    let ToDo { mut options, changes: said, named } = to_do(checkpoint, options, wanted)?;
     state::check_as_they_were(checkpoint, base, &back.undone, stays)?;
     // The steps back go by the names of the base, so renaming comes first.
-    let named =
-        options.transforms.iter().rposition(|step| matches!(step.name(), transform::Names::NAME | Factors::NAME));
-    let at = named.map_or(0, |at| at + 1);
-    options.transforms.splice(at..at, back.steps);
+    options.transforms.splice(named..named, back.steps);
     let options = Options { to: base.format(), ..options };
     let mut chosen = chosen(checkpoint, &options, false)?;
     caffe::add_copies(base, &mut chosen.tensors)?;
@@ -338,7 +337,7 @@ pub(crate) fn planned_for<'a>(
             of_file.extend(storage.remarks(checkpoint, options));
             of_file.extend(layout::one_version(checkpoint, options, &tensors));
         }
-        storage.note_new(checkpoint, &mut tensors, options.renumbers);
+        storage.note_new(checkpoint, &mut tensors, options.renumbers());
     }
     if !(options.is_told || base.has_bytes_of(checkpoint)) {
         of_file.extend(unlisted(checkpoint));
@@ -373,6 +372,7 @@ pub(crate) fn planned_for<'a>(
         strict: options.strict,
         is_of_batch: options.mark.is_some(),
         output,
+        registry: options.registry.clone(),
         fold: options.fold.clone(),
         symbol: options.symbol.clone(),
         model: options.model.clone(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error, IfExists, Output};
 
-use crate::applied::to_do;
+use crate::applied::{ToDo, to_do};
 use crate::before::wanted;
 use crate::change::{Change, Effect, Group, Groups};
 use crate::chosen::chosen;
@@ -48,7 +48,7 @@ pub(crate) fn plan_several<'a>(
     if_exists: IfExists,
 ) -> Result<Plans<'a>, Error> {
     let path = files.first().map(|file| &*file.path);
-    let (options, said) = to_do(checkpoint, options, wanted(options.to, path))?;
+    let ToDo { options, changes: said, .. } = to_do(checkpoint, options, wanted(options.to, path))?;
     let chained = chosen(checkpoint, &options, false)?;
     let (files, tensors) = divided(checkpoint, files, chained.tensors)?;
     let mut plans = Vec::new();
@@ -125,7 +125,7 @@ pub(crate) fn plan_parts<'a>(
     for OutputFile { path, options } in parts {
         let (about, is_told) = (Some(Arc::clone(&about)), !plans.is_empty());
         let options = Options { about, is_told, is_part: true, ..options };
-        let (options, said) = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
+        let ToDo { options, changes: said, .. } = to_do(checkpoint, &options, wanted(options.to, Some(&path)))?;
         let mut own = chosen(checkpoint, &options, false)?;
         own.of_file.splice(0..0, said);
         // The step says that a part is alone; a list of all other tensors in each file would be as long as both.

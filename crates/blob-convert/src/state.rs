@@ -16,8 +16,8 @@ use crate::options::refuse;
 use crate::planned::Planned;
 use crate::step::Step;
 use crate::transform::{
-    BatchNorm, Bound, Fact, Followed, Left, MovedEps, Names, Onnx, Outcome, Registry, Transform, Undone, Values,
-    Variance, is_norm, is_same, is_variance,
+    Bound, Fact, Followed, Left, MovedEps, Names, Outcome, Own, Registry, Transform, Undone, Values, Variance, is_norm,
+    is_same, is_variance,
 };
 
 /// The state after the steps in a file's history.
@@ -125,8 +125,8 @@ impl State {
 
     /// Assumes the worst of a step whose settings had no room in the receipt.
     fn after_unread(&mut self, step: &Step) {
-        match &*step.name {
-            Names::NAME => {
+        match step.own() {
+            Some(Own::Names) => {
                 let names_are_lost = !self.axes.is_empty();
                 self.axes.clear();
                 if names_are_lost {
@@ -134,13 +134,13 @@ impl State {
                 }
                 self.eps_of_all = self.eps.values().next().map(|moved| moved.to).or(self.eps_of_all);
             }
-            "layout" | "permute" => self.after_permuted(&step.name),
-            "eps" => match step.settings["to"].as_f64() {
+            Some(Own::Layout | Own::Permute) => self.after_permuted(&step.name),
+            Some(Own::Eps) => match step.settings["to"].as_f64() {
                 Some(to) => (self.eps, self.eps_of_all) = (BTreeMap::new(), Some(to)),
                 None => self.unknown = Some(step.name.clone()),
             },
-            UNKNOWN => self.unknown = Some("its steps".to_owned()),
-            other => self.changed.push(other.to_owned()),
+            None if step.name == UNKNOWN => self.unknown = Some("its steps".to_owned()),
+            _ => self.changed.push(step.name.clone()),
         }
     }
 
@@ -277,7 +277,7 @@ impl<'a> Bound<'a> {
     pub fn new(net: &'a Net, checkpoint: &'a Checkpoint) -> Self {
         let state = State::of(checkpoint, &Registry::default());
         // A division for which a receipt had no room may have been of any layer.
-        let is_known = state.unknown.is_none() && !state.changed.iter().any(|step| step == BatchNorm::NAME);
+        let is_known = state.unknown.is_none() && !state.changed.iter().any(|step| Own::of(step) == Some(Own::Bn));
         let (eps, divided) = (state.moved_eps(), state.divided);
         Self::moved(net, checkpoint, eps).part((state.is_part && is_known).then(|| divided.into_keys().collect()))
     }
@@ -304,7 +304,7 @@ pub(crate) fn check_as_they_were(
     stays: Option<String>,
 ) -> Result<(), Error> {
     let mut steps = State::of(checkpoint, &Registry::default()).steps();
-    steps.retain(|step| !(undone.contains(step) || step == Onnx::NAME && is_of_net(base)));
+    steps.retain(|step| !(undone.contains(step) || Own::of(step) == Some(Own::Onnx) && is_of_net(base)));
     if steps.is_empty() {
         return Ok(());
     }

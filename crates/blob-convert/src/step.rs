@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::transform::Transform;
+use crate::transform::{Own, SqueezeLegacy, Transform};
 
 /// One step of a conversion.
 ///
@@ -55,6 +55,18 @@ impl Step {
     #[must_use]
     pub fn torch_names() -> Self {
         Self::new("names", json!({ "to": "torch" }))
+    }
+}
+
+impl Step {
+    /// The steps that go before the names of torch, whatever each finds to do.
+    pub(crate) fn with_torch_names() -> [Self; 4] {
+        [SqueezeLegacy.into(), Self::bn(), Self::fix_gamma(), Self::new("torch-layout", json!({}))]
+    }
+
+    /// Which of our steps this is; `None` for a step of yours.
+    pub(crate) fn own(&self) -> Option<Own> {
+        Own::of(&self.name)
     }
 }
 

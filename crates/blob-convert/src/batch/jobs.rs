@@ -13,7 +13,7 @@ use blob_io::{Error, Output};
 use super::{Job, Marks, folder_of};
 use crate::recipe::{NetFile, Recipe};
 use crate::shards::whole_of;
-use crate::transform::{Fold, symbol_name};
+use crate::transform::{Own, symbol_name};
 
 /// The longest path that a system opens, in bytes.
 const LONGEST_PATH: usize = 4096;
@@ -186,7 +186,7 @@ pub(super) fn new_symbol(recipe: &Recipe, output: &Path) -> Option<PathBuf> {
 }
 
 fn is_fold(recipe: &Recipe) -> bool {
-    recipe.steps.iter().any(|step| step.name == Fold::NAME)
+    recipe.steps.iter().any(|step| step.own() == Some(Own::Fold))
 }
 
 /// The place of MXNet's symbol beside the source, which is read where no net is named.

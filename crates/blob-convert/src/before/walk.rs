@@ -10,7 +10,7 @@ use blob_io::{Checkpoint, Format, Kind, TensorName};
 
 use crate::history::Origin;
 use crate::step::Step;
-use crate::transform::{Names, Norm, Registry, Undone};
+use crate::transform::{Names, Norm, Own, Registry, Undone};
 
 /// An array, its diff, and the parts of a sparse array, whose names follow the array's name.
 const PARTS: [Kind; 5] = [Kind::Data, Kind::Diff, Kind::Values, Kind::Indices, Kind::Indptr];
@@ -153,7 +153,7 @@ impl<'a> Walk<'a> {
             if may_rename(step) {
                 self.end.get_or_insert_with(|| End::NoRoom(step.name.clone()));
             }
-            self.has_lost_factors |= step.name == "bn";
+            self.has_lost_factors |= step.own() == Some(Own::Bn);
             self.in_the_way.push(step.name.clone());
             return;
         };
@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
 
 /// Whether a step that cannot be read may have renamed tensors.
 fn may_rename(step: &Step) -> bool {
-    step.name == Names::NAME || step.name == crate::history::UNKNOWN
+    step.own() == Some(Own::Names) || step.name == crate::history::UNKNOWN
 }
 
 impl Stand<'_> {

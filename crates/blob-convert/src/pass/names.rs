@@ -13,12 +13,9 @@ use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{lineage_of, parse, receipt_text, steps_of};
 use crate::plan::Plan;
 use crate::template::Template;
-use crate::transform::Names;
+use crate::transform::Registry;
 use crate::watch::{Uncounted, Watch};
 use crate::written::hash_of;
-
-/// The steps that leave values as they are.
-const VALUES_STAY: [&str; 3] = [Names::NAME, "select", "strip-diff"];
 
 /// The tensors that were written, by a receipt.
 #[derive(Deserialize)]
@@ -44,7 +41,7 @@ impl Plan<'_> {
         let renamed = renamed.map(|tensor| (self.checkpoint.entries()[tensor.entry].name(), &*tensor.spec.name));
         let renamed: Vec<(&str, &str)> = renamed.filter(|(now, then)| now != then).collect();
         let Some(receipt) = receipt_text(self.checkpoint).filter(|_| !renamed.is_empty()) else { return Ok(()) };
-        if !is_renamed_alone(receipt, base, watch)? {
+        if !is_renamed_alone(receipt, base, &self.registry, watch)? {
             return Ok(());
         }
         let written = parse::<Written>(receipt).and_then(|written| written.contents).unwrap_or_default();
@@ -65,10 +62,10 @@ impl Plan<'_> {
 }
 
 /// Whether a receipt names this file, and no step but names since.
-fn is_renamed_alone(receipt: &str, base: &Checkpoint, watch: &dyn Watch) -> Result<bool, Error> {
+fn is_renamed_alone(receipt: &str, base: &Checkpoint, registry: &Registry, watch: &dyn Watch) -> Result<bool, Error> {
     let lineage = lineage_of(receipt);
     let blake3 = digest(Subject::File { name: base.name(), source: base.stored() }, Algorithm::Blake3, watch)?.digest;
     let Some(place) = lineage.iter().position(|origin| origin.blake3 == blake3) else { return Ok(false) };
     let mut since = steps_of(&lineage[place..]);
-    Ok(since.all(|(step, is_before_merge)| !is_before_merge && VALUES_STAY.contains(&&*step.name)))
+    Ok(since.all(|(step, is_before_merge)| !is_before_merge && registry.keeps_values(&step.name, &step.settings)))
 }

@@ -15,7 +15,7 @@ use crate::options::refuse;
 use crate::planned::LeftOut;
 use crate::regroup::{by_layer, by_size, singles};
 use crate::several::{OutputFile, Plans, Share, plan_parts, plan_several};
-use crate::transform::{Registry, Split, StripDiff};
+use crate::transform::{Own, Registry, Split, StripDiff};
 
 /// At most this many files are written; more would be a mistake.
 const MAX_FILES: usize = 100_000;
@@ -60,7 +60,7 @@ impl Recipe {
         let mut options = resolved(self, source, to, registry)?;
         options.anew = true;
         if divide == Divide::ByPart {
-            let splits = self.steps.iter().find(|step| step.name == Split::NAME);
+            let splits = self.steps.iter().find(|step| step.own() == Some(Own::Split));
             let Some(split) = splits.and_then(|step| Split::deserialize(&step.settings).ok()).map(Split::of_one_plan)
             else {
                 return Err(refuse(
@@ -69,10 +69,11 @@ impl Recipe {
                 ));
             };
             check_count(source, split.parts())?;
-            let mut at = options.transforms.iter().position(|step| step.name() == Split::NAME).unwrap_or_default();
-            let is_stripped = options.transforms[..at].iter().any(|step| step.name() == "strip-diff");
+            // A split comes before every other step that gives new numbers.
+            let mut at = options.transforms.iter().position(|step| step.renumbers()).unwrap_or_default();
+            let is_stripped = options.transforms[..at].iter().any(|step| step.strips_diffs());
             // Nothing else is listed, read or hashed for each part; other steps may need other tensors.
-            let are_apart = options.transforms[..at].iter().all(|step| matches!(step.name(), "select" | "strip-diff"));
+            let are_apart = options.transforms[..at].iter().all(|step| step.keeps_values());
             if let Some(own) = split.own(source).filter(|_| are_apart) {
                 options.transforms.insert(at, Arc::new(own));
                 at += 1;

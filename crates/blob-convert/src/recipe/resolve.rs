@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error, Format};
 use serde::Deserialize;
-use serde_json::json;
 
 use super::{NetFile, Recipe, Target};
 use crate::history::MAX_STEPS;
@@ -13,14 +12,7 @@ use crate::options::{Options, refuse};
 use crate::state::State;
 use crate::step::Step;
 use crate::symbol::NewSymbol;
-use crate::transform::{
-    Bound, Dtype, Fold, Given, Layout, Merge, Names, Registry, Split, Topology, Wish, Wished, WishedEps,
-};
-
-/// The steps that the making of an ONNX model adds.
-const WITH_MODEL: [&str; 2] = ["bn", "fix-gamma"];
-/// The steps that need a net's layers, bound to the file's tensors.
-const BOUND: [&str; 5] = [Fold::NAME, "bn", "fix-gamma", "eps", "torch-layout"];
+use crate::transform::{Bound, Dtype, Fold, Given, Layout, Own, Registry, Topology, Wish, Wished, WishedEps};
 
 /// The refusal of settings that a model alone has.
 const OF_MODELS: &str = "input, dynamic_batch, ssd, opset and external_data are for an ONNX model made of a net";
@@ -42,39 +34,39 @@ pub(super) fn resolved(
     let is_model = model::is_made(checkpoint, to, recipe.target.into.is_some());
     check_target(&recipe.target, checkpoint, to, is_model)?;
     if is_model {
-        for_model(checkpoint, &mut steps)?;
+        for_model(checkpoint, registry, &mut steps)?;
     }
     let is_torch = names.to == Some(Given::Torch);
-    let has = |steps: &[Asked], name: &str| steps.iter().any(|asked| asked.step.name == name);
-    let binds = is_torch || is_model || steps.iter().any(|asked| BOUND.contains(&&*asked.step.name));
+    let has = |steps: &[Asked], own| found(steps.iter().map(|asked| &asked.step), own).is_some();
+    let binds = is_torch || is_model || steps.iter().any(|asked| asked.step.own().is_some_and(Own::is_of_layers));
     let net = match recipe.named_net()? {
         Some(net) => Some(net),
         // Any other step that follows a net looks for that net itself.
-        None if binds || has(&steps, "layout") => Topology::of(checkpoint)?.map(Arc::new),
+        None if binds || has(&steps, Own::Layout) => Topology::of(checkpoint)?.map(Arc::new),
         None => None,
     };
     // PyTorch's modules and most files have the order `oihw`.
-    if is_torch && !has(&steps, "layout") && net.as_ref().is_some_and(|net| net.has_other_order()) {
-        steps.push(Asked { step: Layout::Oihw.into(), is_implied: true });
+    if is_torch && net.as_ref().is_some_and(|net| net.has_other_order()) {
+        imply(&mut steps, [Layout::Oihw.into()]);
     }
     steps.sort_by_key(|asked| Registry::rank(&asked.step.name));
     let mut options = recipe.target.options(to, registry.clone());
     options.mark.clone_from(&recipe.mark);
     options.names_stay = names.to == Some(Given::Raw);
-    options.renumbers = recipe.target.divide.is_some() || has(&steps, Merge::NAME) || has(&steps, Split::NAME);
+    options.is_divided = recipe.target.divide.is_some();
     if let Some(net) = &net {
         options = options.follow(Arc::clone(net));
     }
     let followed = net.as_deref().filter(|_| binds);
     let mut wish = Wish::new(checkpoint, to, followed, followed.map(|net| Bound::new(net.net(), checkpoint)))?;
     wish.is_given = recipe.net.is_some();
-    let eps = steps.iter().find(|asked| asked.step.name == "eps");
+    let eps = found(steps.iter().map(|asked| &asked.step), Own::Eps);
     wish.stated = State::of(checkpoint, registry).stated_eps(checkpoint);
-    wish.eps = eps.and_then(|asked| Some(WishedEps::deserialize(&asked.step.settings).ok()?.to));
-    let renames = has(&steps, Names::NAME) && !options.names_stay;
+    wish.eps = eps.and_then(|step| Some(WishedEps::deserialize(&step.settings).ok()?.to));
+    let renames = has(&steps, Own::Names) && !options.names_stay;
     for Asked { step, is_implied } in steps {
         wish.is_implied = is_implied;
-        if step.name == Fold::NAME {
+        if step.own() == Some(Own::Fold) {
             let mut fold = match Fold::deserialize(&step.settings) {
                 Ok(fold) => fold,
                 Err(_) => Fold::find(&step.settings, &wish)?,
@@ -111,21 +103,36 @@ fn check_target(target: &Target, checkpoint: &Checkpoint, to: Format, is_model: 
 /// The options with the ONNX model that the net becomes.
 fn with_model(options: Options, recipe: &Recipe, wish: &Wish<'_>, net: Option<&Topology>) -> Result<Options, Error> {
     let settings = recipe.target.onnx.clone().unwrap_or_default();
-    let rounded = recipe.steps.iter().find(|step| step.name == Dtype::NAME);
+    let rounded = found(&recipe.steps, Own::Dtype);
     let dtype = rounded.and_then(|step| Dtype::read(&step.settings)).map(Dtype::to);
     let (model, initializers) = model::of(wish.checkpoint, (net, options.fold.as_ref()), &settings, dtype)?;
     Ok(options.model(model, initializers).with(|options| options.external_data = settings.external_data))
 }
 
 /// Adds the steps that give a model's weights the values with which the framework computes.
-fn for_model(checkpoint: &Checkpoint, steps: &mut Vec<Asked>) -> Result<(), Error> {
-    steps.iter().try_for_each(|asked| model::check_step(checkpoint, &asked.step.name))?;
-    for name in WITH_MODEL {
-        if !steps.iter().any(|asked| asked.step.name == name) {
-            steps.push(Asked { step: Step::new(name, json!({})), is_implied: true });
+fn for_model(checkpoint: &Checkpoint, registry: &Registry, steps: &mut Vec<Asked>) -> Result<(), Error> {
+    let mut names = steps.iter().map(|Asked { step, .. }| (&step.name, registry.fits_net(&step.name, &step.settings)));
+    if let Some((name, _)) = names.find(|(_, fits)| !fits) {
+        let message =
+            format!("becomes an ONNX model, which reads all tensors as its net does: {name:?} has no place there");
+        return Err(refuse(checkpoint, message));
+    }
+    imply(steps, [Step::bn(), Step::fix_gamma()]);
+    Ok(())
+}
+
+/// Adds the steps of other names than there are.
+fn imply(steps: &mut Vec<Asked>, others: impl IntoIterator<Item = Step>) {
+    for step in others {
+        if !steps.iter().any(|asked| asked.step.name == step.name) {
+            steps.push(Asked { step, is_implied: true });
         }
     }
-    Ok(())
+}
+
+/// The step that is this one of ours.
+fn found<'s>(steps: impl IntoIterator<Item = &'s Step>, own: Own) -> Option<&'s Step> {
+    steps.into_iter().find(|step| step.own() == Some(own))
 }
 
 /// All steps, and the names that are asked for.
@@ -144,17 +151,15 @@ fn asked(recipe: &Recipe, checkpoint: &Checkpoint) -> Result<(Vec<Asked>, Wished
     }
     let mut steps: Vec<Asked> =
         recipe.steps.iter().map(|step| Asked { step: step.clone(), is_implied: false }).collect();
-    let names = steps.iter().find(|asked| asked.step.name == Names::NAME);
-    let names = names.and_then(|asked| Wished::deserialize(&asked.step.settings).ok()).unwrap_or_default();
+    let names = found(&recipe.steps, Own::Names);
+    let names = names.and_then(|step| Wished::deserialize(&step.settings).ok()).unwrap_or_default();
     if names.to == Some(Given::Torch) {
-        if let Some(other) = names.keep.iter().find(|name| !Names::WITH_TORCH.contains(&&***name)) {
+        let mut brought = Step::with_torch_names().to_vec();
+        if let Some(other) = names.keep.iter().find(|name| !brought.iter().any(|step| step.name == **name)) {
             return Err(refuse(checkpoint, format!("has the step \"names\", which does not bring {other:?} with it")));
         }
-        for name in Names::WITH_TORCH.into_iter().filter(|name| !names.keep.iter().any(|kept| kept == name)) {
-            if !recipe.steps.iter().any(|step| step.name == name) {
-                steps.push(Asked { step: Step::new(name, json!({})), is_implied: true });
-            }
-        }
+        brought.retain(|step| !names.keep.contains(&step.name));
+        imply(&mut steps, brought);
     }
     Ok((steps, names))
 }

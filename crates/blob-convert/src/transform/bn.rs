@@ -105,6 +105,10 @@ impl Transform for BatchNorm {
         self.layers.iter().flat_map(Norm::names).collect()
     }
 
+    fn fits_net(&self) -> bool {
+        true
+    }
+
     fn undone(&self) -> Undone<'_> {
         Undone::Divided(self.without_factors())
     }

@@ -22,9 +22,6 @@ impl Dtype {
         dtype.is_float().then_some(Self(dtype))
     }
 
-    /// The step's name in receipts.
-    pub(crate) const NAME: &'static str = "dtype";
-
     /// The dtype that floats are rounded to.
     pub(crate) fn to(self) -> DType {
         self.0
@@ -37,11 +34,15 @@ impl Dtype {
 
 impl Transform for Dtype {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "dtype"
     }
 
     fn settings(&self) -> Value {
         json!({ "to": self.0.name() })
+    }
+
+    fn fits_net(&self) -> bool {
+        true
     }
 
     fn undone(&self) -> Undone<'_> {

@@ -16,9 +16,6 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// The step's name in receipts.
-    pub(crate) const NAME: &str = "bn-factor";
-
     pub(crate) fn new(layers: Vec<Norm>) -> Self {
         Self { layers }
     }
@@ -26,7 +23,7 @@ impl Factors {
 
 impl Transform for Factors {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "bn-factor"
     }
 
     fn settings(&self) -> Value {

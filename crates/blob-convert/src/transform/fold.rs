@@ -103,9 +103,6 @@ impl Folded {
 }
 
 impl Fold {
-    /// The step's name in receipts.
-    pub(crate) const NAME: &'static str = "fold";
-
     /// The number of folded normalisations.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -132,7 +129,7 @@ impl Fold {
 
     /// Finds all normalisations that can be folded in the net that a recipe's conversion follows.
     pub(crate) fn find(settings: &Value, wish: &Wish<'_>) -> Result<Self, Error> {
-        wish.no_settings(Self::NAME, settings)?;
+        wish.no_settings("fold", settings)?;
         let (mut fold, refused) = Self::of(wish.wired()?.1);
         if fold.layers.is_empty() && refused.is_empty() {
             return Err(wish.refused("its net has no BatchNorm, nor a Scale alone".to_owned()));
@@ -180,11 +177,15 @@ impl Fold {
 
 impl Transform for Fold {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "fold"
     }
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn fits_net(&self) -> bool {
+        true
     }
 
     fn undone(&self) -> Undone<'_> {

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use super::binding::{Bound, bare, listed};
 use super::f64_io::{Ones, Places, layers};
 use super::followed::Topology;
-use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone, Witness};
+use super::reports::Witness;
+use super::step::{Context, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::wish::Wish;
 
 /// Sets gamma to 1 where MXNet treats it as 1.
@@ -85,6 +86,10 @@ impl Transform for FixGamma {
 
     fn named(&self) -> Vec<&str> {
         self.gammas.iter().map(String::as_str).collect()
+    }
+
+    fn fits_net(&self) -> bool {
+        true
     }
 
     fn undone(&self) -> Undone<'_> {

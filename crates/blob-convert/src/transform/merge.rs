@@ -24,9 +24,6 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// The name of the step.
-    pub(crate) const NAME: &'static str = "merge";
-
     /// These tensors, in this order, along this axis, which counts from the last one if it is negative, as `into`.
     pub fn new(tensors: Vec<String>, axis: i64, into: impl Into<String>) -> Self {
         Self { tensors, axis, into: into.into() }
@@ -76,11 +73,15 @@ pub(super) fn axis_of(spec: &Spec<'_>, axis: i64) -> Result<usize, Misfit> {
 
 impl Transform for Merge {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "merge"
     }
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn renumbers(&self) -> bool {
+        true
     }
 
     fn plan(&self, tensors: &[Spec<'_>], _: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

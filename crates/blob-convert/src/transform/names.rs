@@ -57,11 +57,6 @@ struct OfEps {
 }
 
 impl Names {
-    /// The step's name in receipts.
-    pub(crate) const NAME: &str = "names";
-    /// The steps that go before the names of torch, whatever each finds to do.
-    pub(crate) const WITH_TORCH: [&str; 4] = ["squeeze-legacy", "bn", "fix-gamma", "torch-layout"];
-
     /// A map from old names to new ones.
     pub fn new(map: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { map: map.into_iter().collect(), ..Self::default() }

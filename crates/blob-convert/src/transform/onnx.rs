@@ -104,9 +104,6 @@ fn long(dims: &[usize]) -> impl Iterator<Item = usize> {
 }
 
 impl Onnx {
-    /// The step's name in receipts.
-    pub(crate) const NAME: &'static str = "onnx";
-
     /// The initializers of a model. Several may be made of one tensor.
     #[must_use]
     pub fn new(initializers: Vec<Initializer>) -> Self {
@@ -147,7 +144,7 @@ impl Onnx {
 
 impl Transform for Onnx {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "onnx"
     }
 
     fn settings(&self) -> Value {

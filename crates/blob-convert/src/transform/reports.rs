@@ -10,6 +10,15 @@ use blob_core::DType;
 use crate::cast::Lost;
 use crate::change::{Change, Effect, Group, Groups};
 
+/// A file besides the receipt that says which tensors a transform changes.
+#[derive(Clone, Debug)]
+pub struct Witness {
+    /// The file's name.
+    pub file: String,
+    /// The names in the source of the tensors that the file names.
+    pub tensors: Vec<String>,
+}
+
 /// A report about the values of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

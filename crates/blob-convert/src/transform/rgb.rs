@@ -27,6 +27,10 @@ impl Transform for Rgb {
         json!({})
     }
 
+    fn fits_net(&self) -> bool {
+        true
+    }
+
     fn undone(&self) -> Undone<'_> {
         Undone::Reordered
     }

@@ -40,6 +40,10 @@ impl Transform for Selection {
         })
     }
 
+    fn keeps_values(&self) -> bool {
+        true
+    }
+
     /// The chosen tensors stay as in the source. The plan reads no other tensors.
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas

@@ -30,9 +30,6 @@ pub struct Split {
 }
 
 impl Split {
-    /// The name of the step.
-    pub(crate) const NAME: &'static str = "split";
-
     /// Parts of these sizes along an axis, which counts from the last one if it is negative; `into` has the name of
     /// each, as `TENSOR_0`, `TENSOR_1` where it is empty.
     pub fn new(tensor: impl Into<String>, axis: i64, sizes: Vec<usize>, into: Vec<String>) -> Self {
@@ -114,11 +111,15 @@ impl Split {
 
 impl Transform for Split {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "split"
     }
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn renumbers(&self) -> bool {
+        true
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {

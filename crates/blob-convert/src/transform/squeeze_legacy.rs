@@ -31,6 +31,10 @@ impl Transform for SqueezeLegacy {
         json!({})
     }
 
+    fn fits_net(&self) -> bool {
+        true
+    }
+
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas
     }

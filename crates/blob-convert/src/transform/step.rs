@@ -1,6 +1,4 @@
-//! The interface of a transform: the tensors that go in and the tensors that come out, without values.
-//!
-//! `values` has the interface that computes values; `chain` runs several transforms one after the other.
+//! The interface of a transform: the tensors that go in and the tensors that come out; `values` computes values.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,13 +13,13 @@ use serde_json::Value;
 use super::followed::{Followed, FollowedNet, Topology};
 use super::names::Names;
 use super::norm::{Norm, Variance};
+use super::reports::Witness;
 use super::selection::Selection;
 use super::values::Compute;
 
 /// Turns the tensors of a file into other tensors.
 ///
-/// A transform is pure: the same tensors, context and settings give the same outcome, so that a receipt can be
-/// replayed.
+/// A transform is pure: the same tensors, context and settings give the same outcome, which a receipt repeats.
 pub trait Transform: fmt::Debug + Send + Sync {
     /// The transform's name in receipts: `dtype`.
     fn name(&self) -> &'static str;
@@ -45,7 +43,7 @@ pub trait Transform: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the transform would change nothing and report nothing, so that a conversion can leave the transform out.
+    /// Whether the transform would change and report nothing: a conversion leaves the transform out.
     fn is_idle(&self) -> bool {
         false
     }
@@ -55,8 +53,7 @@ pub trait Transform: fmt::Debug + Send + Sync {
         None
     }
 
-    /// The tensors of the source that the settings name, where the transform passes over a name that is not there: a
-    /// recipe with such a name is refused.
+    /// The tensors that the settings name, of which the transform passes over absent ones: a recipe refuses these.
     fn named(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -86,15 +83,33 @@ pub trait Transform: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// The file that still says which tensors of `source` the transform changes, for a comparison with the source;
-    /// `None` where the receipt's settings alone say so.
+    /// The file that still says which tensors of `source` the transform changes; `None` for the receipt alone.
     fn witness(&self, _source: &Checkpoint) -> Option<Witness> {
         None
     }
 
-    /// For a transform that must not be done to the same tensors twice, such as a permutation: the state of the tensors
-    /// afterwards, in words that follow "it was": `permuted to hwio`. A file whose receipt lists a transform of this
-    /// name is refused.
+    /// Whether the net still reads the tensors as before, so that an ONNX model can be made of them.
+    fn fits_net(&self) -> bool {
+        false
+    }
+
+    /// Whether each tensor that is not left out keeps shape, dtype and values.
+    fn keeps_values(&self) -> bool {
+        false
+    }
+
+    /// Whether the transform leaves out the diffs of arrays, so that none stays in a file that the tensors go into.
+    fn strips_diffs(&self) -> bool {
+        false
+    }
+
+    /// Whether tensors get other positions than in the source: a format without names then tells of new numbers.
+    fn renumbers(&self) -> bool {
+        false
+    }
+
+    /// For a transform that must not be done twice, such as a permutation: the state of the tensors afterwards, behind
+    /// "it was": `permuted to hwio`. A file whose receipt lists a transform of this name is refused.
     fn only_once(&self) -> Option<String> {
         None
     }
@@ -125,8 +140,7 @@ pub enum Undone<'a> {
     Merged,
 }
 
-/// The differences from the net's description that a transform leaves: the receipt tells later conversions of the
-/// differences.
+/// The differences from the net's description that a transform leaves, of which the receipt tells later conversions.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Left<'a> {
@@ -150,15 +164,6 @@ pub enum Left<'a> {
     },
 }
 
-/// A file besides the receipt that says which tensors a transform changes.
-#[derive(Clone, Debug)]
-pub struct Witness {
-    /// The file's name.
-    pub file: String,
-    /// The names in the source of the tensors that the file names.
-    pub tensors: Vec<String>,
-}
-
 /// A fact about tensors that a net tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -175,8 +180,7 @@ pub enum Fact {
 pub struct Spec<'a> {
     /// The name, dtype and shape after the transforms before.
     pub tensor: TensorSpec,
-    /// The entry of the source that the values come from, the first of several entries. The entry tells the name in the
-    /// file, the layer's type and the position.
+    /// The source's entry that the values come from, the first of several: its name, layer type and position.
     pub entry: &'a Entry,
 }
 
@@ -322,8 +326,7 @@ impl Made {
         Self { tensor: spec.tensor.clone(), from: vec![place], values: Values::Same, changes: Vec::new(), guess: None }
     }
 
-    /// A tensor computed from the tensors at the places `from`, which become the [`Inputs`](super::Inputs) in this
-    /// order.
+    /// A tensor computed from the tensors at the places `from`, the [`Inputs`](super::Inputs) in this order.
     #[must_use]
     pub fn computed(tensor: TensorSpec, from: Vec<usize>, compute: impl Compute + 'static) -> Self {
         Self { tensor, from, values: Values::Computed(Arc::new(compute)), changes: Vec::new(), guess: None }

@@ -21,6 +21,18 @@ impl Transform for StripDiff {
         json!({})
     }
 
+    fn fits_net(&self) -> bool {
+        true
+    }
+
+    fn keeps_values(&self) -> bool {
+        true
+    }
+
+    fn strips_diffs(&self) -> bool {
+        true
+    }
+
     fn undone(&self) -> Undone<'_> {
         Undone::AsItWas
     }

@@ -23,7 +23,7 @@ use crate::history::{history_of, receipt_text};
 use crate::model::Around;
 use crate::receipt::{SCHEMA, had_room};
 use crate::step::Step;
-use crate::transform::{Registry, Selection};
+use crate::transform::{Own, Registry, Selection};
 use crate::written::truncated;
 use remade::len_of;
 pub(in crate::verify) use remade::remade;
@@ -193,9 +193,9 @@ fn of_steps(claims: &Claims, report: &mut dyn FnMut(Remark)) {
 
 /// Whether a step takes some of the tensors.
 fn takes_some(step: &Step) -> bool {
-    match &*step.name {
-        "select" => true,
-        "split" => !step.settings["part"].is_null(),
+    match step.own() {
+        Some(Own::Select) => true,
+        Some(Own::Split) => !step.settings["part"].is_null(),
         _ => false,
     }
 }

@@ -11,12 +11,12 @@ use crate::history::receipt_text;
 use crate::model::{self, Around};
 use crate::planned::Planned;
 use crate::step::Step;
-use crate::transform::{Choice, Dtype, Fold, Followed, Onnx};
+use crate::transform::{Choice, Dtype, Fold, Followed, Onnx, Own};
 
 /// The remark on a model that is compared with the tensors of another format alone, because no step of the receipt
 /// makes a graph; `None` for all other files.
 pub(super) fn unproven(file: &Checkpoint, source: &Checkpoint, steps: &[Step]) -> Option<Remark> {
-    if !model::is_made(source, file.format(), false) || steps.iter().any(|step| step.name == Onnx::NAME) {
+    if !model::is_made(source, file.format(), false) || steps.iter().any(|step| step.own() == Some(Own::Onnx)) {
         return None;
     }
     Some(if receipt_text(file).is_some() {
@@ -37,15 +37,15 @@ pub(super) fn compared(
     (steps, net): (&[Step], &Choice),
     tensors: &[Planned],
 ) -> Result<Option<Remark>, Error> {
-    let settings = |name: &str| steps.iter().find(|step| step.name == name).map(|step| &step.settings);
-    let Some(onnx) = settings(Onnx::NAME).and_then(|settings| Onnx::deserialize(settings).ok()) else {
+    let settings = |own| steps.iter().find(|step| step.own() == Some(own)).map(|step| &step.settings);
+    let Some(onnx) = settings(Own::Onnx).and_then(|settings| Onnx::deserialize(settings).ok()) else {
         return Ok(unproven(file, source, steps));
     };
     let Some(graph) = onnx.graph() else {
         return Ok(Some(wrong("does not say how a net became the graph, so that nothing proves the graph")));
     };
-    let fold = settings(Fold::NAME).and_then(|settings| Fold::deserialize(settings).ok());
-    let dtype = settings(Dtype::NAME).and_then(Dtype::read).map(Dtype::to);
+    let fold = settings(Own::Fold).and_then(|settings| Fold::deserialize(settings).ok());
+    let dtype = settings(Own::Dtype).and_then(Dtype::read).map(Dtype::to);
     let followed = Followed::new(source, net);
     let again = |why: &dyn std::fmt::Display| Ok(Some(wrong(&format!("has a graph that cannot be made again: {why}"))));
     let net = match followed.get() {

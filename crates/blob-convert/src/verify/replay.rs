@@ -22,7 +22,7 @@ use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{Choice, Followed, Names, NetOrigin, Onnx, Registry, Reports, Transform, Witness};
+use crate::transform::{Choice, Followed, NetOrigin, Own, Registry, Reports, Transform, Witness};
 use crate::watch::{Watch, Watched};
 use crate::written::truncated;
 
@@ -220,16 +220,17 @@ struct Lost {
 /// The steps that change no tensor, in words: the comparison of the tensors proves nothing of these. A selection leaves
 /// tensors out, and a second one nothing more; the names of torch bring steps along that may have nothing to do.
 fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
-    let is_torch = steps.iter().any(|step| step.name == Names::NAME && step.settings["torch"] == true);
+    let mut names = steps.iter().filter(|step| step.own() == Some(Own::Names));
+    let brought = names.any(|step| step.settings["torch"] == true).then(Step::with_torch_names);
     let mut selections = 0;
-    let idle = chained.idle.iter().filter(|step| match **step {
-        "select" => {
+    let idle = chained.idle.iter().filter(|name| match Own::of(name) {
+        Some(Own::Select) => {
             selections += 1;
             selections > 1
         }
         // The graph that this step describes is made again.
-        Onnx::NAME => false,
-        name => !(is_torch && Names::WITH_TORCH.contains(&name)),
+        Some(Own::Onnx) => false,
+        _ => !brought.iter().flatten().any(|step| step.name == **name),
     });
     let named: Vec<&str> = idle.copied().collect();
     (!named.is_empty()).then(|| format!("not checked: steps that change no tensor: {}", named.join(", ")))

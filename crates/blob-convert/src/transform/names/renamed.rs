@@ -9,11 +9,15 @@ use crate::transform::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transfo
 
 impl Transform for Names {
     fn name(&self) -> &'static str {
-        Self::NAME
+        "names"
     }
 
     fn settings(&self) -> Value {
         json!(self)
+    }
+
+    fn keeps_values(&self) -> bool {
+        true
     }
 
     fn undone(&self) -> Undone<'_> {

@@ -38,7 +38,7 @@ pub(crate) enum Given {
 
 impl Names {
     pub(in crate::transform) fn make(settings: &Value, wish: &Wish<'_>) -> Result<Option<Arc<dyn Transform>>, Error> {
-        let names = match wish.settings(Self::NAME, settings)? {
+        let names = match wish.settings("names", settings)? {
             Wished { to: Some(Given::Raw), file: None, .. } => return Ok(None),
             Wished { to: Some(Given::Torch), file: None, .. } => {
                 let names = Self::torch(wish.bound.as_ref(), wish.checkpoint);

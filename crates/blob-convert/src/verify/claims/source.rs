@@ -14,6 +14,7 @@ use crate::history::{
     Origin, histories_of, history_of, lineage_of, parse, receipt_text, salvaged, source_fields, steps_of,
 };
 use crate::step::Step;
+use crate::transform::Own;
 use crate::verify::{Finding, Remark};
 use crate::watch::Watch;
 use crate::written::truncated;
@@ -187,7 +188,8 @@ pub(in crate::verify) fn left_out_is_said<'n>(
     }
     // Receipts of earlier versions do not say that a file is one of several.
     let is_part = claimed.is_part == Some(Value::Bool(true))
-        || !claimed.is_of_this_version() && claimed.transforms.items().iter().any(|step| step.name == "select");
+        || !claimed.is_of_this_version()
+            && claimed.transforms.items().iter().any(|step| step.own() == Some(Own::Select));
     let is_part = is_part && claimed.left_out.items().is_empty();
     let said: HashSet<&str> = claimed.left_out.items().iter().map(|left| &*left.name).collect();
     let mut unsaid = left_out.filter(|name| !said.contains(name));
