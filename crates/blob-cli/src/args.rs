@@ -35,9 +35,9 @@ pub(crate) use selection::{Filter, Only, Selection, Skip};
 pub(crate) use transpose::Transpose;
 pub(crate) use writing::Writing;
 
-use std::cell::Cell;
 use std::path::PathBuf;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use blob_io::{Format, IfExists};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -109,7 +109,7 @@ pub(crate) struct Global {
     pub(crate) salvage: Option<Salvage>,
     /// Whether a file was opened of which `salvage` takes a part.
     #[arg(skip)]
-    pub(crate) is_salvaged: Rc<Cell<bool>>,
+    pub(crate) is_salvaged: Arc<AtomicBool>,
     /// Maximum memory for inflating, reordering or expanding one array [default: 1GiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = units::parse_size, hide_short_help = true)]
     pub(crate) max_alloc: Option<u64>,

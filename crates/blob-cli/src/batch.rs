@@ -5,22 +5,19 @@
 mod make;
 mod outcome;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, TryRecvError};
 use std::thread;
-use std::time::Duration;
 
-use blob_convert::Recipe;
 use blob_convert::batch::{Batch, Log, Marks, Opener, Trust};
 use blob_convert::report::json;
 use blob_convert::transform::Registry;
+use blob_convert::{Recipe, in_order};
 use blob_io::{Checkpoint, Error, Format};
 
-use crate::args::{self, Global, Salvage, Trusted};
+use crate::args::{self, Global, Trusted};
 use crate::context::Context;
 use crate::failure::{Failure, Status};
 use crate::inputs::is_stdin;
@@ -29,10 +26,6 @@ use crate::output::progress::Progress;
 use crate::output::written::Begun;
 pub(crate) use outcome::Outcome;
 use outcome::{State, Tally};
-
-/// How often this thread looks for jobs that ended. A thread that is woken for each takes a tenth of the time of small
-/// ones.
-const TICK: Duration = Duration::from_millis(5);
 
 /// A longer file of jobs is not read.
 const LONGEST: u64 = 1 << 30;
@@ -73,19 +66,16 @@ pub(crate) fn run(args: &args::Batch, context: &Context) -> Result<Status, Failu
         is_dry: args.dry_run,
         checks: args.check,
         keeps_going: args.keep_going,
-        limits: Limits::of(&context.global),
+        global: &context.global,
         next: AtomicUsize::new(0),
         is_stopped: AtomicBool::new(false),
-        is_salvaged: AtomicBool::new(false),
         progress: &progress,
     };
     let threads = args.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), usize::from);
     let mut tally = Tally::default();
-    let done = work.run(threads.min(work.batch.len()), &mut |outcome| tally.take(outcome, context));
+    let take = &mut |_, outcome| tally.take(outcome, context);
+    let done = in_order(threads.min(work.batch.len()), || (), |()| work.step(), take);
     progress.end();
-    if work.is_salvaged.into_inner() {
-        context.global.is_salvaged.set(true);
-    }
     tally.end(begun, work.batch.len(), context);
     done?;
     Ok(tally.status())
@@ -113,33 +103,10 @@ fn total(batch: &Batch) -> u64 {
     sources.map(|meta| meta.len()).sum()
 }
 
-/// The global flags with which a thread opens files.
-#[derive(Clone, Copy)]
-struct Limits {
-    from: Option<Format>,
-    salvage: Option<Salvage>,
-    is_quiet: bool,
-    max_alloc: Option<u64>,
-    max_spool: Option<u64>,
-    max_arrays: Option<u64>,
-}
-
-impl Limits {
-    fn of(global: &Global) -> Self {
-        let Global { from, salvage, quiet: is_quiet, max_alloc, max_spool, max_arrays, .. } = *global;
-        Self { from, salvage, is_quiet, max_alloc, max_spool, max_arrays }
-    }
-
-    fn global(self) -> Global {
-        let Self { from, salvage, is_quiet: quiet, max_alloc, max_spool, max_arrays } = self;
-        Global { from, salvage, quiet, max_alloc, max_spool, max_arrays, ..Global::default() }
-    }
-}
-
 /// Opens the files of jobs as all commands do.
-struct Opening(Global);
+struct Opening<'a>(&'a Global);
 
-impl Opener for Opening {
+impl Opener for Opening<'_> {
     fn open(&self, path: &Path, format: Option<Format>) -> Result<Checkpoint, Error> {
         open(path, &Global { from: format.or(self.0.from), ..self.0.clone() })
     }
@@ -154,68 +121,22 @@ struct Work<'a> {
     is_dry: bool,
     checks: bool,
     keeps_going: bool,
-    limits: Limits,
+    global: &'a Global,
     next: AtomicUsize,
     is_stopped: AtomicBool,
-    is_salvaged: AtomicBool,
     progress: &'a Progress,
 }
 
 impl Work<'_> {
-    /// Does the jobs on so many threads, and hands over how each ended, in their order.
-    fn run(&self, threads: usize, take: &mut dyn FnMut(Outcome) -> Result<(), Failure>) -> Result<(), Failure> {
-        thread::scope(|scope| {
-            let (send, receive) = mpsc::channel();
-            let reader = thread::current();
-            let started = (0..threads).map_while(|_| {
-                let (send, reader) = (send.clone(), reader.clone());
-                let started = thread::Builder::new().spawn_scoped(scope, move || {
-                    self.send_each(send);
-                    reader.unpark();
-                });
-                started.ok()
-            });
-            if started.count() == 0 {
-                let opening = Opening(self.limits.global());
-                return std::iter::from_fn(|| self.step(&opening)).try_for_each(|(_, outcome)| take(outcome));
-            }
-            drop(send);
-            let (mut waiting, mut next) = (BTreeMap::new(), 0);
-            let mut taken = Ok(());
-            loop {
-                match receive.try_recv() {
-                    Ok((at, outcome)) => drop(waiting.insert(at, outcome)),
-                    Err(TryRecvError::Empty) => thread::park_timeout(TICK),
-                    Err(TryRecvError::Disconnected) => return taken,
-                }
-                while let Some(outcome) = waiting.remove(&next) {
-                    next += 1;
-                    taken = taken.and_then(|()| take(outcome));
-                }
-                if taken.is_err() {
-                    self.is_stopped.store(true, Ordering::Relaxed);
-                }
-            }
-        })
-    }
-
-    /// Does jobs as long as there are any, and somebody takes how they ended.
-    fn send_each(&self, send: mpsc::Sender<(usize, Outcome)>) {
-        let opening = Opening(self.limits.global());
-        while let Some(ended) = self.step(&opening)
-            && send.send(ended).is_ok()
-        {}
-    }
-
     /// Does the next job; `None` after the last one, and after a failure.
-    fn step(&self, opening: &Opening) -> Option<(usize, Outcome)> {
+    fn step(&self) -> Option<(usize, Outcome)> {
         if self.is_stopped.load(Ordering::Relaxed) {
             return None;
         }
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         let (line, recipe) = self.batch.recipe(at)?;
         let mut outcome = Outcome::new(line, recipe);
-        let failure = match self.job(at, &mut outcome, opening) {
+        let failure = match self.job(at, &mut outcome, &Opening(self.global)) {
             Ok(()) => self.note(&outcome).err(),
             Err(error) => Some(error.into()),
         };
@@ -230,20 +151,17 @@ impl Work<'_> {
                 self.is_stopped.store(true, Ordering::Relaxed);
             }
         }
-        if opening.0.is_salvaged.get() {
-            self.is_salvaged.store(true, Ordering::Relaxed);
-        }
         Some((at, outcome))
     }
 
-    fn job(&self, at: usize, outcome: &mut Outcome, opening: &Opening) -> Result<(), Error> {
+    fn job(&self, at: usize, outcome: &mut Outcome, opening: &Opening<'_>) -> Result<(), Error> {
         let job = self.batch.job(at, &self.marks)?;
         let log = self.log.as_ref();
         let why = match job.done(opening, self.trust, log, self.progress)? {
             Some(claim) => match if self.checks { job.check_output(self.progress) } else { Ok(()) } {
                 Ok(()) => {
                     if job.is_salvaged(&claim) {
-                        opening.0.is_salvaged.set(true);
+                        self.global.is_salvaged.store(true, Ordering::Relaxed);
                     }
                     outcome.done(claim);
                     return Ok(());

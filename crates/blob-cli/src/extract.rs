@@ -18,10 +18,10 @@ use crate::convert::{changes_field, listed_changes, notices, warn_of_changes};
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
+use crate::output::format::no_format;
 use crate::output::progress::Progress;
 use crate::output::sink::{Content, Sink, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::no_format;
 use crate::render::Text;
 use crate::select::{select_some, too_many};
 

@@ -15,8 +15,8 @@ use crate::context::Context;
 use crate::convert::{Conversion, changes_field, listed_changes, note_symbol, recipe_of};
 use crate::failure::{Failure, Status};
 use crate::output::Out;
+use crate::output::format::format_of;
 use crate::output::written::{Writes, Written, written_fields};
-use crate::regroup::format_of;
 use crate::render::Text;
 use crate::units;
 

@@ -8,7 +8,7 @@ use std::io::Write;
 use blob_convert::momentum;
 pub(crate) use blob_convert::report::facts::{Facts, bytes_read, file_warnings};
 use blob_convert::report::json;
-use blob_io::words::and_more;
+use blob_io::words::{and_more, more_line};
 use blob_io::{Checkpoint, TensorName};
 
 use crate::args::Info;
@@ -111,10 +111,7 @@ impl Render for Summary<'_> {
             line("warning", terminal.text(&warning).into_owned())?;
         }
         let more = self.facts.warnings().skip(MAX_SHOWN).count() as u64;
-        if more > 0 {
-            line("", format!("and {} more", units::grouped(more)))?;
-        }
-        Ok(())
+        Ok(more_line(more).map_or(Ok(()), |more| line("", more))?)
     }
 }
 

@@ -30,7 +30,6 @@ mod nearest;
 mod open;
 mod output;
 mod plot;
-mod regroup;
 mod remedy;
 mod rename;
 mod render;

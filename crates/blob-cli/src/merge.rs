@@ -20,11 +20,11 @@ use crate::convert::{
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
+use crate::output::format::format_of;
 use crate::output::progress::Progress;
 use crate::output::signals;
 use crate::output::sink::{Content, check_stdout, is_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::format_of;
 use crate::render::Text;
 use crate::select::{found, select};
 use crate::units;

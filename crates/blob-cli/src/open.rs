@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use blob_convert::Selection;
 use blob_io::{Checkpoint, Error, Limits, OpenOptions, Reason};
@@ -30,7 +31,7 @@ pub(crate) fn open(path: &Path, global: &Global) -> Result<Checkpoint, Error> {
     }
     let checkpoint = opened?.take_whole_arrays();
     if let Some(error) = checkpoint.salvaged() {
-        global.is_salvaged.set(true);
+        global.is_salvaged.store(true, Ordering::Relaxed);
         let arrays = units::plural(checkpoint.entries().len() as u64, "whole array");
         Terminal::new(global).warning(format!("{error}; --salvage takes {arrays}"));
     }
@@ -74,7 +75,7 @@ pub(crate) fn open_to_list(path: &Path, global: &Global) -> Result<Checkpoint, E
 
 /// The status of a command: after a part of a file was taken, which `--salvage=ok` accepts.
 pub(crate) fn salvaged(status: Status, global: &Global) -> Status {
-    match (global.is_salvaged.get(), global.salvage) {
+    match (global.is_salvaged.load(Ordering::Relaxed), global.salvage) {
         (true, Some(Salvage::Report)) => status.max(Status::No),
         _ => status,
     }

@@ -15,6 +15,7 @@ use crate::args::{Global, When};
 use crate::escape::{escape, escape_ascii, escape_message, escape_message_ascii};
 use crate::failure::Failure;
 
+pub(crate) mod format;
 pub(crate) mod progress;
 pub(crate) mod signals;
 pub(crate) mod sink;

@@ -193,10 +193,7 @@ fn list(page: &mut Markup, checkpoint: &Checkpoint, findings: &Findings) {
             page.end_row();
         }
         page.end_table();
-        let more = findings.not_finite.more();
-        if more > 0 {
-            page.paragraph("dim", &format!("and {} more", units::grouped(more)));
-        }
+        page.more(findings.not_finite.more());
     }
     if findings.broken.count > 0 {
         page.heading("broken", "Arrays that cannot be read");
@@ -230,9 +227,7 @@ fn compare(
         Ok::<(), Failure>(())
     })?;
     page.end_table();
-    if rows > ROWS {
-        page.paragraph("dim", &format!("and {} more", units::grouped(rows - ROWS)));
-    }
+    page.more(rows.saturating_sub(ROWS));
     page.paragraph("", &summary(&tally));
     notes.truncate(LISTED);
     notes.iter().for_each(|note| page.paragraph("dim", note));

@@ -16,11 +16,11 @@ use crate::convert::{Conversion, changes_field, listed_changes, notices, recipe_
 use crate::failure::{Failure, Status};
 use crate::open::open;
 use crate::output::Out;
+use crate::output::format::format_of;
 use crate::output::progress::Progress;
 use crate::output::signals;
 use crate::output::sink::{Content, check_stdout};
 use crate::output::written::{Begun, Writes, Written, written_fields};
-use crate::regroup::format_of;
 use crate::render::Text;
 use crate::render::table::{Column, Table};
 use crate::select::{by_names, select, select_one};

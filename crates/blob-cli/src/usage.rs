@@ -14,7 +14,7 @@ use clap::{Command, CommandFactory, FromArgMatches};
 use crate::args::{Args, whole};
 use crate::failure::Failure;
 use crate::nearest::nearest;
-use crate::regroup::{Instead, instead};
+use crate::output::format::{Instead, instead};
 
 /// Commands that other tools have, each with ours.
 const ELSEWHERE: [(&str, &str); 14] = [

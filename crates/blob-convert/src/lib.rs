@@ -84,6 +84,8 @@ pub use several::Plans;
 pub use source::{check_output, check_source};
 pub use step::Step;
 pub use stored::momentum;
+#[doc(hidden)]
+pub use threads::in_order;
 pub use together::{Folders, Together};
 pub use transform::{Dims, Selected, Selection};
 pub use verify::{Verified, verified};

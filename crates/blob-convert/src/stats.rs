@@ -8,17 +8,15 @@ mod measuring;
 mod readings;
 mod scaled;
 
-use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::thread;
 
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Error};
 use blob_ops::Stats;
 
-use crate::threads::spawn;
+use crate::threads::in_order;
 use crate::watch::{Watch, Watched};
 pub use bins::Binned;
 pub use measuring::Measuring;
@@ -77,55 +75,22 @@ pub fn measure_all<E: From<Error>>(
 ) -> Result<(), E> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(chosen.len());
     let next = AtomicUsize::new(0);
-    let step = || {
-        let at = next.fetch_add(1, Ordering::Relaxed);
-        let entry = &checkpoint.entries()[*chosen.get(at)?];
-        Some((at, measure(checkpoint, entry, bins, watch)))
-    };
-    // Bounded, so that the results of a million small tensors do not pile up while `take` handles earlier ones.
-    let (sender, results) = mpsc::sync_channel(64);
-    thread::scope(|scope| {
-        let started = (0..threads).map_while(|_| {
-            let (sender, step) = (sender.clone(), &step);
-            spawn(scope, move || {
-                while let Some((at, result)) = step() {
-                    let stopped = matches!(result, Err(Error::Interrupted));
-                    if sender.send((at, result)).is_err() || stopped {
-                        break;
-                    }
-                }
-            })
-        });
-        let started = started.count();
-        drop(sender);
-        match started {
-            // No thread could be started: this one does all the work.
-            0 => in_order(std::iter::from_fn(&step), chosen, take),
-            _ => in_order(results.into_iter(), chosen, take),
-        }
-    })
-}
-
-/// Hands results over in the order of `chosen`. An interrupted measurement ends the thread; all results before still
-/// arrive.
-fn in_order<E: From<Error>>(
-    results: impl Iterator<Item = (usize, Result<Measured, Error>)>,
-    chosen: &[usize],
-    take: &mut dyn FnMut(usize, Result<Measured, Error>) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut early = BTreeMap::new();
-    let mut at = 0;
-    for (place, result) in results {
-        early.insert(place, result);
-        while let Some(result) = early.remove(&at) {
-            match result {
-                Err(Error::Interrupted) => return Err(Error::Interrupted.into()),
-                result => take(chosen[at], result)?,
-            }
-            at += 1;
-        }
-    }
-    Ok(())
+    in_order(
+        threads,
+        || false,
+        // An interrupted measurement ends the thread; all results before still arrive.
+        |is_stopped| {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let entry = &checkpoint.entries()[*chosen.get(at).filter(|_| !*is_stopped)?];
+            let measured = measure(checkpoint, entry, bins, watch);
+            *is_stopped = matches!(measured, Err(Error::Interrupted));
+            Some((at, measured))
+        },
+        &mut |at, measured| match measured {
+            Err(Error::Interrupted) => Err(Error::Interrupted.into()),
+            measured => take(chosen[at], measured),
+        },
+    )
 }
 
 /// Measures each index of one axis separately: the channels of a weight, the rows of a table.

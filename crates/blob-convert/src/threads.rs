@@ -1,8 +1,11 @@
 //! Threads where the system allows them: under a limit on processes or memory, one thread does all the work.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender, TryRecvError};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
 
 use blob_io::Error;
 
@@ -17,6 +20,13 @@ const MAX_THREADS: usize = 4;
 /// Less work than this stays on the thread that has the work: a thread takes as long to start and to end as 256 KiB
 /// take to be read and hashed.
 pub(crate) const WORTH_A_THREAD: u64 = 1 << 20;
+
+/// How often a thread that takes results looks for them. A thread that is woken for each takes a tenth of the time of
+/// small ones.
+const TICK: Duration = Duration::from_millis(5);
+
+/// So many results may wait to be taken: more than a tick's, and few megabytes.
+const MOST_WAITING: usize = 1 << 12;
 
 /// How many threads read, hash and write a file. The system is asked once, which takes 14 calls where processors are
 /// shared out by groups: as long as half of a file of 100 KB.
@@ -51,6 +61,54 @@ pub(crate) fn in_turn<S: Send>(
         let mut done = vec![share()];
         done.extend(others.into_iter().map(join));
         done.into_iter().collect()
+    })
+}
+
+/// Hands over results on this thread, in the order of their numbers, which count from 0. So many threads make results
+/// until none is left, each with a state of its own; where no thread can be started, this one makes all. After an error
+/// of `take` each thread ends behind the result that it is at.
+///
+/// # Errors
+/// The first error of `take`.
+pub fn in_order<S, T: Send, E>(
+    threads: usize,
+    begin: impl Fn() -> S + Sync,
+    step: impl Fn(&mut S) -> Option<(usize, T)> + Sync,
+    take: &mut dyn FnMut(usize, T) -> Result<(), E>,
+) -> Result<(), E> {
+    let each = |send: SyncSender<(usize, T)>| {
+        let mut state = begin();
+        while let Some(made) = step(&mut state)
+            && send.send(made).is_ok()
+        {}
+    };
+    thread::scope(|scope| {
+        let (send, receive) = mpsc::sync_channel(MOST_WAITING);
+        let (each, reader) = (&each, thread::current());
+        let started = (0..threads).map_while(|_| {
+            let (send, reader) = (send.clone(), reader.clone());
+            spawn(scope, move || {
+                each(send);
+                reader.unpark();
+            })
+        });
+        if started.count() == 0 {
+            let mut state = begin();
+            return std::iter::from_fn(|| step(&mut state)).try_for_each(|(number, made)| take(number, made));
+        }
+        drop(send);
+        let (mut early, mut next) = (BTreeMap::new(), 0);
+        loop {
+            match receive.try_recv() {
+                Ok((number, made)) => drop(early.insert(number, made)),
+                Err(TryRecvError::Empty) => thread::park_timeout(TICK),
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            }
+            while let Some(made) = early.remove(&next) {
+                take(next, made)?;
+                next += 1;
+            }
+        }
     })
 }
 

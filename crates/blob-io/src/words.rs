@@ -54,7 +54,12 @@ pub fn joined(most: usize, words: &[impl AsRef<str>]) -> String {
 
 /// The end of a list that leaves out `more` items.
 pub fn and_more(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(" and {} more", grouped(more as u64)) }
+    more_line(more as u64).map_or_else(String::new, |more| format!(" {more}"))
+}
+
+/// The last line of a list that leaves out `more` items: `and 3 more`; `None` where none is left out.
+pub fn more_line(more: u64) -> Option<String> {
+    (more > 0).then(|| format!("and {} more", grouped(more)))
 }
 
 /// A list of problems, of which the first [`NAMED_PROBLEMS`] are named.

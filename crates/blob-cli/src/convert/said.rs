@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use blob_convert::change::{Effect, Group};
 use blob_convert::report::json::{self, Field, Type, field, properties};
-use blob_io::words::listed;
+use blob_io::words::{listed, more_line};
 use blob_io::{Checkpoint, Warning};
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::units;
 
 /// At most this many warnings about the source are printed one by one.
 const MAX_LISTED: usize = 20;
@@ -88,9 +87,8 @@ pub(crate) fn warn(lines: Vec<String>, rest: &str, context: &Context) {
     for line in lines.iter().take(MAX_LISTED) {
         context.terminal.warning(line);
     }
-    if lines.len() > MAX_LISTED {
-        let more = units::grouped((lines.len() - MAX_LISTED) as u64);
-        context.terminal.warning(format!("and {more} more; {rest}"));
+    if let Some(more) = more_line(lines.len().saturating_sub(MAX_LISTED) as u64) {
+        context.terminal.warning(format!("{more}; {rest}"));
     }
 }
 

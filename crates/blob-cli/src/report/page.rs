@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use blob_io::Error;
-use blob_io::words::Listed;
+use blob_io::words::{Listed, more_line};
 
 use crate::output::sink::Sink;
 use crate::output::width::cut;
@@ -113,10 +113,15 @@ impl Markup {
         for line in &lines.first {
             let _ = writeln!(self.text, "<li>{}</li>", text(line));
         }
-        if lines.more() > 0 {
-            let _ = writeln!(self.text, "<li>and {} more</li>", crate::units::grouped(lines.more()));
+        if let Some(more) = more_line(lines.more()) {
+            let _ = writeln!(self.text, "<li>{more}</li>");
         }
         self.put("</ul>\n");
+    }
+
+    /// The paragraph behind a table that leaves out `more` rows.
+    pub(super) fn more(&mut self, more: u64) {
+        more_line(more).into_iter().for_each(|more| self.paragraph("dim", &more));
     }
 
     /// The first list of a page: each line with a judgement, and the id of the linked heading.

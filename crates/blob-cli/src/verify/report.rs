@@ -8,6 +8,7 @@ use blob_convert::report::json;
 use blob_convert::report::verdict::SHOWN;
 pub(crate) use blob_convert::report::verdict::{Line, Verdict};
 use blob_convert::verify::{Redone, Remark};
+use blob_io::words::more_line;
 use blob_io::{Checkpoint, Error};
 use serde_json::Value;
 
@@ -179,9 +180,9 @@ impl<'a> Report<'a> {
             let text = self.text(&line);
             self.line(&format!("  {}", terminal.text(&text)), 4)?;
         }
-        if self.verdict.findings > SHOWN as u64 && !self.args.all {
-            let more = units::grouped(self.verdict.findings - SHOWN as u64);
-            self.line(&format!("  and {more} more; --all prints them"), 4)?;
+        let more = self.verdict.findings.saturating_sub(SHOWN as u64);
+        if let Some(more) = more_line(more).filter(|_| !self.args.all) {
+            self.line(&format!("  {more}; --all prints them"), 4)?;
         }
         for redone in std::mem::take(&mut self.verdict.redone) {
             self.line(&format!("  {}", terminal.text(&redone_line(&redone))), 4)?;

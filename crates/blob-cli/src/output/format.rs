@@ -1,12 +1,12 @@
-//! The format of an output by the name, for `merge`, `split` and others.
+//! The format of an output by its name.
 
 use std::path::Path;
 
 use blob_io::{Format, Nets};
 
+use super::sink::is_stdout;
 use crate::args::is_written;
 use crate::failure::Failure;
-use crate::output::sink::is_stdout;
 
 /// The names of the formats that can be written from tensors alone.
 fn written_formats() -> Vec<&'static str> {
