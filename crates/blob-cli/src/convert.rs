@@ -82,7 +82,7 @@ pub(crate) struct Conversion {
 
 /// The words about a conversion.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct Ran {
     /// The warnings that arose during the conversion.
     reports: Vec<String>,
     pub(crate) changes: Vec<Group>,
@@ -161,7 +161,7 @@ impl Conversion {
             signals::checked(|| plan.check(&Silent))?;
         }
         let changes = plan.changes();
-        let source = said::Source { checkpoint: self.source(), changes: &changes, is_copy: plan.is_copy() };
+        let source = said::Warnings { checkpoint: self.source(), changes: &changes, is_copy: plan.is_copy() };
         warn_of_source(source, context);
         warn_of_changes(&changes, context);
         if plan.fold().is_some_and(|fold| fold.refused().iter().any(|refusal| refusal.kind.is_of_training())) {
@@ -171,8 +171,8 @@ impl Conversion {
     }
 
     /// Performs the plan; in a dry run only the part that finds lost values.
-    pub(crate) fn run(&self, plan: &Plan<'_>, context: &Context) -> Result<Found, Failure> {
-        let mut found = Found { changes: plan.changes(), ..Found::default() };
+    pub(crate) fn run(&self, plan: &Plan<'_>, context: &Context) -> Result<Ran, Failure> {
+        let mut found = Ran { changes: plan.changes(), ..Ran::default() };
         if self.is_dry {
             plan.check(&Silent)?;
         }
@@ -194,7 +194,7 @@ impl Conversion {
     }
 
     /// The output. The time includes listing and planning, which take long for a million arrays.
-    pub(crate) fn written<'a>(&'a self, plan: &'a Plan<'_>, found: &Found) -> Written<'a> {
+    pub(crate) fn written<'a>(&'a self, plan: &'a Plan<'_>, found: &Ran) -> Written<'a> {
         let (index, files) = plan.index().map_or((None, 1), |(index, count)| (Some(index), count as u64));
         let bytes_out = found.done.as_ref().map_or_else(|| plan.output_len(), |done| done.bytes_out);
         let written = Written::new(output_of(&self.recipe), plan.to().name(), bytes_out, self.begun);
@@ -214,7 +214,7 @@ impl Conversion {
     }
 
     /// Prints how the output is proved.
-    pub(crate) fn prove(&self, plan: &Plan<'_>, found: &Found, context: &Context) {
+    pub(crate) fn prove(&self, plan: &Plan<'_>, found: &Ran, context: &Context) {
         let Some(done) = &found.done else { return };
         if !context.global.json {
             print_proof(&self.recipe, plan, (self.source(), done), context);

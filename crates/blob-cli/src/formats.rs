@@ -31,16 +31,16 @@ impl Document for Formats {
 
 impl Fields for Formats {
     fn fields() -> Vec<Field<Self>> {
-        vec![field("formats", Type::Array(&Type::Object(properties::<Row>)), "each format", |_| {
-            Format::ALL.iter().map(|format| json::value(&Row(*format))).collect()
+        vec![field("formats", Type::Array(&Type::Object(properties::<FormatRow>)), "each format", |_| {
+            Format::ALL.iter().map(|format| json::value(&FormatRow(*format))).collect()
         })]
     }
 }
 
 /// A format.
-struct Row(Format);
+struct FormatRow(Format);
 
-impl Fields for Row {
+impl Fields for FormatRow {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("name", Type::String, "its short name, for --from and --to", |f| json!(f.0.name())),

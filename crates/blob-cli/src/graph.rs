@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Graph, context: &Context) -> Result<Status, Failure> {
     let mut settings = recipe::Onnx::default();
     settings.inputs = inputs(&args.input_shape)?;
     let graph = blob_convert::graph::of(&checkpoint, args.nets.file().as_ref(), &settings)?;
-    let layers = graph.nodes().iter().map(|node| Row::of(node, &graph, &checkpoint)).collect();
+    let layers = graph.nodes().iter().map(|node| LayerRow::of(node, &graph, &checkpoint)).collect();
     let shown = FileGraph { checkpoint: &checkpoint, graph: &graph, layers };
     let drawn = match args {
         Graph { dot: true, .. } => Boxes::of(&shown).dot(),
@@ -63,7 +63,7 @@ fn cut_off(error: Error) -> Failure {
 }
 
 /// One layer, with counts.
-struct Row<'a> {
+struct LayerRow<'a> {
     node: &'a Node,
     inputs: Vec<&'a str>,
     outputs: Vec<&'a net::Value>,
@@ -71,7 +71,7 @@ struct Row<'a> {
     multiply_adds: Option<u64>,
 }
 
-impl<'a> Row<'a> {
+impl<'a> LayerRow<'a> {
     fn of(node: &'a Node, graph: &'a net::Graph, checkpoint: &Checkpoint) -> Self {
         let value = |place: &usize| &graph.values()[*place];
         let outputs: Vec<&net::Value> = node.outputs.iter().map(value).collect();
@@ -112,7 +112,7 @@ fn shape(value: &net::Value, between: &str) -> String {
 pub(crate) struct FileGraph<'a> {
     checkpoint: &'a Checkpoint,
     graph: &'a net::Graph,
-    layers: Vec<Row<'a>>,
+    layers: Vec<LayerRow<'a>>,
 }
 
 impl FileGraph<'_> {
@@ -144,7 +144,7 @@ impl FileGraph<'_> {
 
     fn table(&self, terminal: &Terminal, out: &mut Out) -> Result<(), Failure> {
         let columns = vec![
-            Column::name("LAYER", 24).of(|row: &Row<'_>, terminal| terminal.name(&row.node.name).into_owned()),
+            Column::name("LAYER", 24).of(|row: &LayerRow<'_>, terminal| terminal.name(&row.node.name).into_owned()),
             Column::left("TYPE").drop_order(LAST).of(|row, terminal| terminal.name(&row.node.type_name).into_owned()),
             Column::left("OUTPUT").drop_order(LAST + 1).of(|row, terminal| row.shapes(terminal.times())),
             Column::right("PARAMS").drop_order(2).of(|row, _| units::count(row.parameters)),
@@ -212,7 +212,7 @@ impl Fields for FileGraph<'_> {
             }),
             field(
                 "layers",
-                Type::Array(&Type::Object(properties::<Row<'_>>)),
+                Type::Array(&Type::Object(properties::<LayerRow<'_>>)),
                 "the layers, each behind those that it reads",
                 |s| s.layers.iter().map(json::value).collect(),
             ),
@@ -227,7 +227,7 @@ impl Fields for FileGraph<'_> {
     }
 }
 
-impl Fields for Row<'_> {
+impl Fields for LayerRow<'_> {
     fn fields() -> Vec<Field<Self>> {
         vec![
             field("name", Type::String, "the layer's name", |r| json!(r.node.name)),

@@ -32,7 +32,7 @@ pub(crate) fn walk<'a, E>(
         take(Event::Note(format!("named {:?} here and {:?} there; each file holds one tensor", a.name(), b.name())))?;
         return take(both(a, b));
     }
-    let (here, there) = (Names::of(ours), Names::of(theirs));
+    let (here, there) = (ByName::of(ours), ByName::of(theirs));
     if let Some(unnamed) = [ours, theirs].into_iter().find(|file| is_unnamed(file))
         && ours.format() != theirs.format()
         && arrays(ours).count() == arrays(theirs).count()
@@ -98,14 +98,14 @@ impl<'a> Side<'a> {
 }
 
 /// A file's tensors, sorted by name. Indices take 4 bytes a tensor; a map would take 32.
-struct Names<'a> {
+struct ByName<'a> {
     file: &'a Checkpoint,
     by_name: Vec<u32>,
     /// The values of each sparse array, sorted by the name of the whole array.
     sparse: Vec<u32>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> ByName<'a> {
     fn of(file: &'a Checkpoint) -> Self {
         let entries = file.entries();
         let mut by_name: Vec<u32> = (0..entries.len() as u32).collect();
@@ -146,8 +146,8 @@ impl<'a> Names<'a> {
 
 /// Hands over the tensors of one file that have no partner in the other.
 fn unpaired<'a, E>(
-    of: &Names<'a>,
-    other: &Names<'a>,
+    of: &ByName<'a>,
+    other: &ByName<'a>,
     take: &mut dyn FnMut(Event<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
     for entry in of.file.entries() {

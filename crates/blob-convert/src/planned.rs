@@ -51,7 +51,7 @@ pub struct LeftOut {
 
 /// One of several files that tensors come from.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct SourceFile<'a> {
     pub(crate) checkpoint: &'a Checkpoint,
     pub(crate) prefix: String,
     /// The file's places among all tensors.

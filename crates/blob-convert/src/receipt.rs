@@ -17,7 +17,7 @@ use crate::hash::Digests;
 use crate::history::{KEY, histories_of, long_lists, mark_merged, receipt_text, warnings};
 use crate::model;
 use crate::options::{Options, refuse};
-use crate::planned::{LeftOut, Planned, Source};
+use crate::planned::{LeftOut, Planned, SourceFile};
 use crate::transform::{Registry, Selection, Transform};
 pub use account::{Account, Changed};
 use bits::{Bits, NO_ROOM, note_bits};
@@ -124,7 +124,7 @@ impl Receipt {
 
     /// The receipt of a file that is made of the tensors of several others.
     pub(crate) fn of_several(
-        files: &[Source<'_>],
+        files: &[SourceFile<'_>],
         tensors: &[Planned],
         is_prefixed: bool,
         selection: &Selection,

@@ -15,7 +15,7 @@ use crate::runs::{read_runs, read_zeros};
 use crate::template::Template;
 
 /// A planned file.
-struct Planned<'a> {
+struct PlannedBytes<'a> {
     len: u64,
     frame: Vec<(u64, Vec<u8>)>,
     copies: &'a [Copied],
@@ -23,7 +23,7 @@ struct Planned<'a> {
     base: Option<&'a dyn Source>,
 }
 
-impl Source for Planned<'_> {
+impl Source for PlannedBytes<'_> {
     fn len(&self) -> u64 {
         self.len
     }
@@ -76,7 +76,7 @@ pub(crate) fn unshown(
 ) -> Result<Option<Change>, Error> {
     remark(to, || {
         let (frame, copies) = (layout.frame(metadata, &[])?, layout.copies());
-        Ok(shown_format(&Planned { len: layout.len(), frame, copies, base }, name))
+        Ok(shown_format(&PlannedBytes { len: layout.len(), frame, copies, base }, name))
     })
 }
 

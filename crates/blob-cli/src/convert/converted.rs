@@ -11,9 +11,9 @@ use blob_io::Checkpoint;
 use blob_io::onnx::Model;
 use serde_json::{Value, json};
 
-use super::Found;
+use super::Ran;
 use super::model::note_model;
-use super::said::{Source, asked, changes_field, listed_changes, notices, warnings};
+use super::said::{Warnings, asked, changes_field, listed_changes, notices, warnings};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::output::written::{Writes, Written, written_fields};
@@ -30,7 +30,7 @@ pub(crate) struct Converted<'a> {
     pub(super) written: Written<'a>,
     pub(super) checkpoint: &'a Checkpoint,
     pub(super) plan: &'a Plan<'a>,
-    pub(super) found: &'a Found,
+    pub(super) found: &'a Ran,
 }
 
 impl Writes for Converted<'_> {
@@ -79,7 +79,8 @@ impl Fields for Converted<'_> {
                 f.plan.net().map_or(Value::Null, json::value)
             }),
             field("warnings", STRINGS, "what is odd about the input, and changes that nobody asked for", |f| {
-                let source = Source { checkpoint: f.checkpoint, changes: &f.found.changes, is_copy: f.plan.is_copy() };
+                let source =
+                    Warnings { checkpoint: f.checkpoint, changes: &f.found.changes, is_copy: f.plan.is_copy() };
                 let whole = source.of_file().map(ToString::to_string);
                 whole
                     .chain(source.of_arrays().map(|(name, w)| format!("{name:?}: {w}")))

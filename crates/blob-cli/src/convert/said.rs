@@ -19,7 +19,7 @@ const NAMED: usize = 3;
 
 /// The warnings about the source: those that several of its tensors share are one line. What is lost by them stands
 /// among the changes.
-pub(super) fn warn_of_source(source: Source<'_>, context: &Context) {
+pub(super) fn warn_of_source(source: Warnings<'_>, context: &Context) {
     let mut shared: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for (name, warning) in source.of_arrays() {
         shared.entry(warning.to_string()).or_default().push(name);
@@ -28,16 +28,16 @@ pub(super) fn warn_of_source(source: Source<'_>, context: &Context) {
     warn(source.of_file().map(ToString::to_string).chain(each).collect(), "--json prints them all", context);
 }
 
-/// A file that is converted, with what changes.
+/// The warnings about a file that is converted.
 #[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
+pub(super) struct Warnings<'a> {
     pub(super) checkpoint: &'a Checkpoint,
     pub(super) changes: &'a [Group],
     /// Whether the output is the same bytes, of which nothing is left out.
     pub(super) is_copy: bool,
 }
 
-impl<'a> Source<'a> {
+impl<'a> Warnings<'a> {
     /// The warnings about the file as a whole, but for the losses among the changes.
     pub(super) fn of_file(self) -> impl Iterator<Item = &'a Warning> {
         self.checkpoint.warnings().iter().filter(move |warning| self.is_said(warning))

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use crate::output::Terminal;
 use crate::output::width::{cut, cut_ends, width, wrap};
 use fit::{Asked, fit};
-pub(crate) use names::{Cut, Names};
+pub(crate) use names::{Cut, EachName};
 
 /// A part of the table is printed once there are this many rows or bytes.
 const PART_ROWS: usize = 4096;
@@ -49,7 +49,7 @@ pub(crate) struct Table<'a, T> {
     /// The widths in the part printed last, `None` for a dropped column; empty before the first part.
     widths: Vec<Option<CellWidth>>,
     /// The names of all rows, and the widest.
-    names: Option<Box<dyn Names + 'a>>,
+    names: Option<Box<dyn EachName + 'a>>,
     widest: usize,
     /// Where names are cut, and where for other widths: `None` where two would look alike.
     cut: Cut,

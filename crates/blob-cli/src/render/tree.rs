@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 16;
 const MIN_NAME: usize = 8;
 
 #[derive(Default)]
-struct Node<'a> {
+struct Branch<'a> {
     name: &'a str,
     /// The tensor and the place in the file.
     tensor: Option<(usize, &'a Entry)>,
@@ -43,8 +43,8 @@ pub(crate) fn print(
 }
 
 /// The nodes of the tree: the root first, children in the order of the file.
-fn build<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<Node<'a>> {
-    let mut nodes = vec![Node::default()];
+fn build<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<Branch<'a>> {
+    let mut nodes = vec![Branch::default()];
     // The child of a node with a name.
     let mut children: HashMap<(usize, &str), usize> = HashMap::new();
     for (place, entry) in entries {
@@ -56,7 +56,7 @@ fn build<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<Node<'a>>
             let next = nodes.len();
             let child = *children.entry((at, part)).or_insert(next);
             if child == next {
-                nodes.push(Node { name: part, ..Node::default() });
+                nodes.push(Branch { name: part, ..Branch::default() });
                 nodes[at].children.push(child);
             }
             at = child;
@@ -70,14 +70,14 @@ fn build<'a>(entries: impl Iterator<Item = (usize, &'a Entry)>) -> Vec<Node<'a>>
 
 /// Prints the nodes below a node.
 fn branch(
-    nodes: &[Node<'_>],
-    node: &Node<'_>,
+    nodes: &[Branch<'_>],
+    node: &Branch<'_>,
     indent: &str,
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let (tee, corner, bar) = if terminal.ascii { ("|- ", "`- ", "|  ") } else { ("├─ ", "└─ ", "│  ") };
-    let facts = |child: &Node<'_>| child.tensor.map_or_else(|| totals(child), |tensor| leaf(tensor, terminal));
+    let facts = |child: &Branch<'_>| child.tensor.map_or_else(|| totals(child), |tensor| leaf(tensor, terminal));
     let children = || node.children.iter().map(|child| &nodes[*child]);
     // The names of one branch are cut to one width, so that no two look alike.
     let room = terminal.width.map(|most| {
@@ -123,6 +123,6 @@ fn leaf((place, entry): (usize, &Entry), terminal: &Terminal) -> String {
     format!("{about}  #{place}")
 }
 
-fn totals(node: &Node<'_>) -> String {
+fn totals(node: &Branch<'_>) -> String {
     format!("{}, {}", units::plural(node.tensors, "tensor"), units::bytes(node.bytes))
 }

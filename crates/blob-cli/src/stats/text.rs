@@ -15,12 +15,12 @@ use crate::units;
 pub(super) struct TableRows<'a, 'o> {
     checkpoint: &'a Checkpoint,
     axis: Option<i64>,
-    table: Table<'a, Row<'a>>,
+    table: Table<'a, TensorRow<'a>>,
     out: &'o mut Out,
 }
 
 /// A tensor or a channel, with statistics if the values can be read.
-struct Row<'a> {
+struct TensorRow<'a> {
     place: usize,
     entry: &'a Entry,
     /// The axis, and the index there.
@@ -37,10 +37,10 @@ impl<'a, 'o> TableRows<'a, 'o> {
         out: &'o mut Out,
     ) -> Self {
         let mut columns = vec![
-            Column::right("#").of(|r: &Row<'_>, _| r.place.to_string()),
-            Column::name("NAME", 16).of(Row::name),
-            Column::left("SHAPE").drop_order(4).of(Row::shape),
-            Column::left("DTYPE").drop_order(3).of(|r: &Row<'_>, _| match r.measured {
+            Column::right("#").of(|r: &TensorRow<'_>, _| r.place.to_string()),
+            Column::name("NAME", 16).of(TensorRow::name),
+            Column::left("SHAPE").drop_order(4).of(TensorRow::shape),
+            Column::left("DTYPE").drop_order(3).of(|r: &TensorRow<'_>, _| match r.measured {
                 Some(_) => r.entry.dtype().map_or("-", DType::name).to_owned(),
                 None => "error".to_owned(),
             }),
@@ -60,11 +60,9 @@ impl<'a, 'o> TableRows<'a, 'o> {
         ];
         if args.hist {
             // The histogram covers the finite values; the columns before it count NaN and Inf.
-            columns.push(
-                Column::left("HISTOGRAM").drop_order(LAST + 5).of(|r: &Row<'_>, terminal| {
-                    r.fact(|m| m.histogram.as_ref().map(|h| bars(&h.counts, terminal.ascii)))
-                }),
-            );
+            columns.push(Column::left("HISTOGRAM").drop_order(LAST + 5).of(|r: &TensorRow<'_>, terminal| {
+                r.fact(|m| m.histogram.as_ref().map(|h| bars(&h.counts, terminal.ascii)))
+            }));
         }
         let (axis, mut table) = (args.per_channel, Table::new(terminal, columns));
         if axis.is_none() {
@@ -79,13 +77,13 @@ impl Rows for TableRows<'_, '_> {
     fn add(&mut self, place: usize, channel: Option<usize>, measured: Measured) -> Result<(), Failure> {
         let entry = &self.checkpoint.entries()[place];
         let axis = self.axis.and_then(|axis| entry.shape().axis(i32::try_from(axis).ok()?).ok());
-        let row = Row { place, entry, channel: axis.zip(channel), measured: Some(measured) };
+        let row = TensorRow { place, entry, channel: axis.zip(channel), measured: Some(measured) };
         Ok(self.table.row(self.out, &row)?)
     }
 
     fn fail(&mut self, place: usize, _: &Problem) -> Result<(), Failure> {
         let entry = &self.checkpoint.entries()[place];
-        Ok(self.table.row(self.out, &Row { place, entry, channel: None, measured: None })?)
+        Ok(self.table.row(self.out, &TensorRow { place, entry, channel: None, measured: None })?)
     }
 
     fn end(self, _: &[usize], _: Option<&Failure>) -> Result<(), Failure> {
@@ -93,7 +91,7 @@ impl Rows for TableRows<'_, '_> {
     }
 }
 
-impl Row<'_> {
+impl TensorRow<'_> {
     /// `conv1/0`, and `conv1/0[:,3,:]` for channel 3 of axis 1.
     fn name(&self, terminal: &Terminal) -> String {
         let name = terminal.name(self.entry.name());

@@ -4,30 +4,15 @@
 //! each tensor was written with the values that the file has under the name of before. Relies on the digests in the
 //! receipt; another file proves nothing.
 
-use std::collections::HashMap;
-
 use blob_io::{Checkpoint, Error, Remedy};
-use serde::Deserialize;
 
 use crate::digest::{Algorithm, Subject, digest};
-use crate::history::{lineage_of, parse, receipt_text, steps_of};
+use crate::history::{lineage_of, receipt_text, steps_of};
 use crate::plan::Plan;
 use crate::template::Template;
 use crate::transform::Registry;
 use crate::watch::{Uncounted, Watch};
-use crate::written::hash_of;
-
-/// The tensors that were written, by a receipt.
-#[derive(Deserialize)]
-struct Written {
-    contents: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
-struct Item {
-    name: String,
-    blake3: String,
-}
+use crate::written::{hash_of, items};
 
 impl Plan<'_> {
     /// Refuses names of before under which the file that the tensors go into has other values than were written.
@@ -44,11 +29,10 @@ impl Plan<'_> {
         if !is_renamed_alone(receipt, base, &self.registry, watch)? {
             return Ok(());
         }
-        let written = parse::<Written>(receipt).and_then(|written| written.contents).unwrap_or_default();
-        let written: HashMap<String, String> = written.into_iter().map(|item| (item.name, item.blake3)).collect();
+        let written = items(self.checkpoint).map(|items| items.by_name).unwrap_or_default();
         for (now, then) in renamed {
-            let (Some(blake3), Some(entry)) = (written.get(now), base.entry(then)) else { continue };
-            if hash_of(base, entry, watch)?.is_none_or(|hash| *hash.to_hex() == **blake3) {
+            let (Some(item), Some(entry)) = (written.get(now), base.entry(then)) else { continue };
+            if hash_of(base, entry, watch)?.is_none_or(|hash| *hash.to_hex() == *item.blake3) {
                 continue;
             }
             let message = format!(

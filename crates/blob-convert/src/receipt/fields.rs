@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::hash::Digests;
 use crate::history::{salvaged, source_fields};
-use crate::planned::Source;
+use crate::planned::SourceFile;
 
 /// The fields of a source as a JSON object, without the digests.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Fields {
 }
 
 /// The fields of one of several sources, without the digest.
-pub(super) fn of_several(source: &Source<'_>) -> Value {
+pub(super) fn of_several(source: &SourceFile<'_>) -> Value {
     let mut fields = source_fields(source.checkpoint);
     fields.remove("metadata");
     fields.extend(salvaged(source.checkpoint).map(|salvaged| ("salvaged".to_owned(), salvaged)));

@@ -9,14 +9,14 @@ use super::name_beside;
 use crate::change::{Change, Effect, listed};
 use crate::chosen::{read_entry, unsupported};
 use crate::pairing::is_unnamed;
-use crate::planned::{LeftOut, Planned, Source};
+use crate::planned::{LeftOut, Planned, SourceFile};
 use crate::transform::Selection;
 
 /// The tensors of several files.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Union<'a> {
-    pub(crate) sources: Vec<Source<'a>>,
+    pub(crate) sources: Vec<SourceFile<'a>>,
     /// All tensors, in the order of the files.
     pub(crate) tensors: Vec<Planned>,
     /// Whether there are names that several files have, and that got the file's prefix.
@@ -139,13 +139,13 @@ impl<'a> Union<'a> {
             let tensors = first..union.tensors.len();
             // A prefix that no name has says nothing.
             let prefix = if has_prefix { prefix } else { String::new() };
-            union.sources.push(Source { checkpoint, prefix, tensors, told_by: None });
+            union.sources.push(SourceFile { checkpoint, prefix, tensors, told_by: None });
         }
         Ok(union)
     }
 
     /// The files, with the tensors of each.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Source<'a>, &[Planned])> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&SourceFile<'a>, &[Planned])> {
         self.sources.iter().map(|source| (source, &self.tensors[source.tensors.clone()]))
     }
 

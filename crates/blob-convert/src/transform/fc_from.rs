@@ -14,10 +14,10 @@ use blob_io::work;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use self::flattened::{Flattened, Found, of_net};
+use self::flattened::{Flattened, Permuted, of_net};
 use super::permute::{lacking, names};
 use super::reorder::Reorder;
-use super::role::{INNER_PRODUCT, Role, data_name, role};
+use super::role::{INNER_PRODUCT, Weights, data_name, role};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::topology::wired;
 use crate::change::listed;
@@ -141,7 +141,7 @@ impl FcFrom {
         let (mut found, mut misfits) = (HashMap::new(), Vec::new());
         let mut unused: BTreeSet<&str> = self.layers.keys().map(String::as_str).collect();
         misfits.extend(self.extents.and_then(|extents| several(tensors, extents.inputs())));
-        for spec in tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct) {
+        for spec in tensors.iter().filter(|spec| role(spec).0 == Weights::InnerProduct) {
             let name = data_name(&spec.tensor.name);
             let named =
                 [Some(name), name.strip_suffix("/0")].into_iter().flatten().find(|n| self.layers.contains_key(*n));
@@ -168,7 +168,7 @@ impl FcFrom {
 /// has a wanted number, which the net then refuses.
 fn columns(tensors: &[Spec<'_>], wanted: &BTreeSet<usize>) -> String {
     let mut seen = BTreeSet::new();
-    let products = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct);
+    let products = tensors.iter().filter(|spec| role(spec).0 == Weights::InnerProduct);
     let counts = products.filter_map(|spec| Some((&spec.tensor.name, *spec.tensor.shape.dims().last()?)));
     let counts = counts.filter(|(_, inputs)| *inputs > 1 && seen.insert(*inputs));
     let counts: Vec<String> = counts.map(|(name, inputs)| format!("{} has {inputs}", quoted(name))).collect();
@@ -214,10 +214,10 @@ impl Transform for FcFrom {
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
         let net = if self.tensors.is_none() { wired(context).map_err(|misfit| vec![misfit])? } else { None };
         let is_guess = net.is_none() && self.tensors.is_none();
-        let Found { tensors: found, mut notes, left, trusted } = match (&self.tensors, net) {
-            (Some(named), _) => Found { tensors: self.of_names(named, tensors)?, ..Found::default() },
+        let Permuted { tensors: found, mut notes, left, trusted } = match (&self.tensors, net) {
+            (Some(named), _) => Permuted { tensors: self.of_names(named, tensors)?, ..Permuted::default() },
             (None, Some(net)) => of_net(self, &net, tensors)?,
-            (None, None) => Found { tensors: self.of_file(tensors)?, ..Found::default() },
+            (None, None) => Permuted { tensors: self.of_file(tensors)?, ..Permuted::default() },
         };
         if found.is_empty() {
             let wanted = self.extents.iter().chain(self.layers.values()).map(|extents| extents.inputs());
@@ -305,7 +305,7 @@ fn as_long(tensors: &[Spec<'_>], found: &HashMap<String, Flattened>) -> Option<S
 /// The misfit of several matrices with this many inputs: without a net, only a single such matrix surely follows the
 /// flattening.
 fn several(tensors: &[Spec<'_>], inputs: usize) -> Option<Misfit> {
-    let all = tensors.iter().filter(|spec| role(spec).0 == Role::InnerProduct && has_columns(spec, inputs));
+    let all = tensors.iter().filter(|spec| role(spec).0 == Weights::InnerProduct && has_columns(spec, inputs));
     let names: BTreeSet<&str> = all.map(|spec| data_name(&spec.tensor.name)).collect();
     let names: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
     (names.len() > 1).then(|| {

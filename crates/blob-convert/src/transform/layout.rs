@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::binding::User;
 use super::fc_from::FcFrom;
 use super::reorder::permuted;
-use super::role::{By, CONVOLUTION, INNER_PRODUCT, Role, Roles};
+use super::role::{By, CONVOLUTION, INNER_PRODUCT, Roles, Weights};
 use super::step::{Context, Fact, Left, Made, Misfit, Outcome, Spec, Transform, Undone};
 use super::topology::{Wire, sources, wired};
 use crate::change::listed;
@@ -102,7 +102,7 @@ impl Transform for Layout {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        self.planned(tensors, context, &[Role::Convolution, Role::InnerProduct])
+        self.planned(tensors, context, &[Weights::Convolution, Weights::InnerProduct])
     }
 
     fn follows_net(&self) -> bool {
@@ -152,9 +152,9 @@ impl Transform for OfConvolutions {
     }
 
     fn plan(&self, tensors: &[Spec<'_>], context: &Context<'_>) -> Result<Outcome, Vec<Misfit>> {
-        let outcome = self.to.planned(tensors, context, &[Role::Convolution])?;
+        let outcome = self.to.planned(tensors, context, &[Weights::Convolution])?;
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
-        let stay = tensors.iter().filter(|spec| roles.role(spec).0 == Role::InnerProduct).count();
+        let stay = tensors.iter().filter(|spec| roles.role(spec).0 == Weights::InnerProduct).count();
         if self.is_asked || self.to.keeps_order() || stay == 0 {
             return Ok(outcome);
         }
@@ -169,7 +169,7 @@ impl Transform for OfConvolutions {
 
 /// A tensor in the layout, as one layer reads it; `made` is `None` for a tensor without axes that the layout names.
 struct Turned {
-    role: Role,
+    role: Weights,
     by: By,
     made: Option<Made>,
 }
@@ -183,7 +183,7 @@ impl Turned {
 }
 
 impl Layout {
-    fn planned(self, tensors: &[Spec<'_>], context: &Context<'_>, of: &[Role]) -> Result<Outcome, Vec<Misfit>> {
+    fn planned(self, tensors: &[Spec<'_>], context: &Context<'_>, of: &[Weights]) -> Result<Outcome, Vec<Misfit>> {
         let roles = Roles::of(context).map_err(|misfit| vec![misfit])?;
         // Without edges, or with wrong ones, nothing says which values a layer reads.
         let net = wired(context).ok().flatten();
@@ -209,18 +209,18 @@ impl Layout {
             let is_turned = turned.order().is_some();
             let Turned { role, by, made } = turned;
             match role {
-                Role::Convolution => {
+                Weights::Convolution => {
                     others += usize::from(made.is_none());
                     count += usize::from(made.is_some());
                 }
-                Role::InnerProduct => count += 1,
-                Role::Other if user.is_some_and(|user| behind::is_along_axes(user.layer)) => {
+                Weights::InnerProduct => count += 1,
+                Weights::Other if user.is_some_and(|user| behind::is_along_axes(user.layer)) => {
                     count += usize::from(is_turned);
                     staying.extend((made.is_none() && self != Self::Oihw).then(|| spec.tensor.name.clone()));
                 }
-                Role::Other => {}
+                Weights::Other => {}
             }
-            let guess = if role == Role::Convolution { CONVOLUTION } else { INNER_PRODUCT };
+            let guess = if role == Weights::Convolution { CONVOLUTION } else { INNER_PRODUCT };
             let guess = (by == By::Shape && is_turned).then_some(guess);
             all.push(made.unwrap_or_else(|| Made::same(place, spec)).guessed(guess));
         }
@@ -256,15 +256,15 @@ impl Layout {
         place: usize,
         spec: &Spec<'_>,
         user: Option<User<'_>>,
-        of: &[Role],
+        of: &[Weights],
         wires: &HashMap<*const Layer, &Wire<'_>>,
     ) -> Turned {
         let (role, by) = Roles::role_in(user, spec);
-        let (role, layer) = (if of.contains(&role) { role } else { Role::Other }, user.map(|user| user.layer));
+        let (role, layer) = (if of.contains(&role) { role } else { Weights::Other }, user.map(|user| user.layer));
         let made = match role {
-            Role::Convolution => self.convolution(place, spec, layer),
-            Role::InnerProduct => self.matrix(place, spec, layer),
-            Role::Other => layer.filter(|layer| behind::is_along_axes(layer)).and_then(|layer| {
+            Weights::Convolution => self.convolution(place, spec, layer),
+            Weights::InnerProduct => self.matrix(place, spec, layer),
+            Weights::Other => layer.filter(|layer| behind::is_along_axes(layer)).and_then(|layer| {
                 behind::factors(self, place, spec, layer, wires.get(&std::ptr::from_ref(layer)).copied())
             }),
         };

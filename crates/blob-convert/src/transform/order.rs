@@ -6,11 +6,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use blob_io::net::{Layer, LayerKind, Role as Of};
+use blob_io::net::{Layer, LayerKind, Role};
 
 use super::binding::{Bound, is_spatial};
 use super::step::Spec;
-use super::topology::{Source, Wire, axes, is_per_channel};
+use super::topology::{Feed, Wire, axes, is_per_channel};
 
 /// The operators of MXNet's that multiply by a matrix among their inputs, under the names in symbols and the short
 /// ones.
@@ -63,21 +63,21 @@ pub(super) fn ordered<'s, 'n>(
     for wire in wires.iter().filter(|wire| wire.size != Some([1, 1])) {
         let layer = wire.layer;
         let is_product = layer.kind == LayerKind::InnerProduct;
-        let of_roles = |roles: &[Of]| {
+        let of_roles = |roles: &[Role]| {
             let names = roles.iter().filter_map(|role| net.tensor(layer, *role));
             names.filter_map(spec).collect::<Vec<_>>()
         };
         let tensors = if is_product {
-            of_roles(&[Of::Weight])
+            of_roles(&[Role::Weight])
         } else if layer.kind == LayerKind::Lstm || RECURRENT.contains(&&*layer.type_name) {
-            of_roles(&[Of::Weight, Of::Static, Of::Other])
+            of_roles(&[Role::Weight, Role::Static, Role::Other])
         } else if is_spatial(layer) && wire.source.flat().is_some() {
-            of_roles(&[Of::Weight])
+            of_roles(&[Role::Weight])
         } else if is_per_channel(layer) && wire.source.flat().is_some() {
-            of_roles(&[Of::Weight, Of::Bias, Of::Mean, Of::Variance])
+            of_roles(&[Role::Weight, Role::Bias, Role::Mean, Role::Variance])
         } else if !wire.flats.is_empty() || MATRICES.contains(&&*layer.type_name) && !wire.source.is_last() {
             let own = wire.own.iter().filter_map(|value| spec(net.own_tensor(*value)?));
-            own.chain(of_roles(&[Of::Weight, Of::Bias, Of::Other])).collect()
+            own.chain(of_roles(&[Role::Weight, Role::Bias, Role::Other])).collect()
         } else {
             continue;
         };
@@ -104,17 +104,17 @@ fn order(wire: &Wire<'_>, inputs: Option<usize>, images: &HashSet<usize>) -> Opt
     }
     let is_image = |value: usize| wire.has_positions || images.contains(&value);
     match wire.source {
-        Source::Spatial { channels: Some(1), .. } => None,
-        Source::Spatial { channels: Some(channels), .. } if inputs.is_some_and(|n| n as u64 == channels) => None,
-        Source::Spatial { is_last: true, .. } => Some(Order::Last),
-        Source::Spatial { .. } => Some(Order::First),
-        Source::Input(value) => is_image(value).then_some(Order::First),
-        Source::Vector(_) | Source::Reshaped(_) | Source::Own(_) => None,
+        Feed::Spatial { channels: Some(1), .. } => None,
+        Feed::Spatial { channels: Some(channels), .. } if inputs.is_some_and(|n| n as u64 == channels) => None,
+        Feed::Spatial { is_last: true, .. } => Some(Order::Last),
+        Feed::Spatial { .. } => Some(Order::First),
+        Feed::Input(value) => is_image(value).then_some(Order::First),
+        Feed::Vector(_) | Feed::Reshaped(_) | Feed::Own(_) => None,
         // Of several inputs, one is flattened.
-        Source::Mixed { layer: mixed, is_last, .. } if !wire.flats.is_empty() && std::ptr::eq(mixed, layer) => {
+        Feed::Mixed { layer: mixed, is_last, .. } if !wire.flats.is_empty() && std::ptr::eq(mixed, layer) => {
             Some(if is_last { Order::Last } else { Order::First })
         }
-        Source::Mixed { has_positions, input, .. } => {
+        Feed::Mixed { has_positions, input, .. } => {
             (has_positions || input.is_some_and(is_image)).then_some(Order::Unknown)
         }
     }
@@ -137,7 +137,7 @@ fn inputs(layer: &Layer, spec: &Spec<'_>) -> Option<usize> {
 /// The inputs of the net that a convolution of several channels reads.
 fn images(net: &Bound<'_>, wires: &[Wire<'_>], specs: &HashMap<&str, &Spec<'_>>) -> HashSet<usize> {
     let of_several = wires.iter().filter(|wire| has_windows(wire.layer)).filter(|wire| {
-        let weight = net.tensor(wire.layer, Of::Weight).and_then(|weight| specs.get(weight));
+        let weight = net.tensor(wire.layer, Role::Weight).and_then(|weight| specs.get(weight));
         weight.is_none_or(|spec| spec.tensor.shape.dims().get(1) != Some(&1))
     });
     of_several.filter_map(|wire| wire.source.input()).collect()
@@ -150,7 +150,7 @@ fn has_windows(layer: &Layer) -> bool {
 
 /// Whether an inner product computes its weights of other values.
 pub(super) fn is_computed(layer: &Layer) -> bool {
-    layer.tensor(Of::Weight).is_none() && layer.bottoms.len() > 1
+    layer.tensor(Role::Weight).is_none() && layer.bottoms.len() > 1
 }
 
 /// The reshapes that make images of flattened values, or of the channels of one position.
@@ -159,8 +159,8 @@ pub(super) fn images_made<'w, 'n>(wires: &'w [Wire<'n>]) -> impl Iterator<Item =
     let reshapes = wires.iter().filter(move |wire| !is_channels_last && axes::makes_image(wire.layer));
     // Of values with one axis, or with axes of which one position is left.
     reshapes.filter(|wire| match wire.source {
-        Source::Vector(_) => true,
-        Source::Spatial { flat, .. } => flat.is_some() || wire.size == Some([1, 1]),
+        Feed::Vector(_) => true,
+        Feed::Spatial { flat, .. } => flat.is_some() || wire.size == Some([1, 1]),
         _ => false,
     })
 }
@@ -173,7 +173,7 @@ pub(super) fn rows<'s, 'n>(
 ) -> Vec<(&'s Spec<'s>, &'n Layer)> {
     let reading = wires.iter().filter(|wire| has_windows(wire.layer) && !wire.layer.channels_last);
     let rows = reading.filter_map(|wire| match wire.source {
-        Source::Reshaped(product) => Some((specs.get(net.tensor(product, Of::Weight)?).copied()?, wire.layer)),
+        Feed::Reshaped(product) => Some((specs.get(net.tensor(product, Role::Weight)?).copied()?, wire.layer)),
         _ => None,
     });
     rows.collect()

@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use blob_io::net::{Layer, LayerKind, Net, Role as Of};
+use blob_io::net::{Layer, LayerKind, Net, Role};
 use serde_json::{Value, json};
 
 use super::binding::{Bound, User, listed};
 use super::reorder::Reorder;
-use super::role::{Role, data_name, role};
+use super::role::{Weights, data_name, role};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
-use super::topology::{Source, Wire, sources, wired};
+use super::topology::{Feed, Wire, sources, wired};
 
 /// Reverses the three input channels of the first convolution: Caffe loads images by OpenCV, as BGR.
 ///
@@ -81,7 +81,7 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
     let mut images = images(net, &all);
     for wire in all.iter().filter(|wire| wire.source.input().is_some()) {
         let layer = wire.layer;
-        let spec = net.tensor(layer, Of::Weight).and_then(|weight| places.get(weight).copied());
+        let spec = net.tensor(layer, Role::Weight).and_then(|weight| places.get(weight).copied());
         let axis =
             spec.map_or(1, |spec| if layer.channels_last { spec.tensor.shape.num_axes().saturating_sub(1) } else { 1 });
         let channels = spec.and_then(|spec| spec.tensor.shape.dims().get(axis));
@@ -89,7 +89,7 @@ fn of_net<'s, 'a>(net: &Bound<'_>, tensors: &'s [Spec<'a>]) -> Result<Vec<First<
             (LayerKind::Deconvolution | LayerKind::InnerProduct, ..) => {
                 format!("reads the net's input and is a {}, not a convolution", layer.type_name)
             }
-            (LayerKind::Convolution, Source::Mixed { layer: mixed, .. }, _) => {
+            (LayerKind::Convolution, Feed::Mixed { layer: mixed, .. }, _) => {
                 format!("reads the net's input through {:?}, a {}", mixed.name, mixed.type_name)
             }
             (LayerKind::Convolution, _, None) => "reads the net's input, and its weights are not there".to_owned(),
@@ -134,7 +134,7 @@ fn shared(net: &Bound<'_>, first: &[First<'_, '_>], own: &HashMap<*const Layer, 
     let mut misfits = Vec::new();
     for (name, axis) in reversed {
         let used = net.other_reader(name, |User { layer, role }| {
-            role == Of::Weight && own.get(&std::ptr::from_ref(layer)) == Some(&axis)
+            role == Role::Weight && own.get(&std::ptr::from_ref(layer)) == Some(&axis)
         });
         misfits.extend(used.map(|used| {
             Misfit::new(name, format!("has its channels reversed for the net's input, and {used} uses it as it is"))
@@ -170,7 +170,7 @@ fn images(net: &Bound<'_>, all: &[Wire<'_>]) -> HashSet<usize> {
     let images = read.filter(|(input, layer)| match net.net().extents(*input) {
         Some([_, channels, sides @ ..]) => channels == 3 && sides != [1, 1],
         None => {
-            let counts = [Of::Weight, Of::Bias, Of::Mean].map(|role| net.count(layer, role));
+            let counts = [Role::Weight, Role::Bias, Role::Mean].map(|role| net.count(layer, role));
             layer.kind != LayerKind::InnerProduct && counts.contains(&Some(3))
         }
     });
@@ -181,7 +181,7 @@ fn images(net: &Bound<'_>, all: &[Wire<'_>]) -> HashSet<usize> {
 /// by name, and a merged file has the layers in order of arrival.
 fn of_file<'s, 'a>(tensors: &'s [Spec<'a>]) -> Result<Vec<First<'s, 'a>>, Vec<Misfit>> {
     let data = tensors.iter().filter(|spec| data_name(spec.entry.name()) == spec.entry.name());
-    let all: Vec<&Spec<'_>> = data.filter(|spec| role(spec).0 == Role::Convolution).collect();
+    let all: Vec<&Spec<'_>> = data.filter(|spec| role(spec).0 == Weights::Convolution).collect();
     let turned = |spec: &Spec<'a>| spec.entry.layer_type().filter(|kind| kind.contains("Deconvolution"));
     let of_three = all.iter().filter(|spec| {
         let axis = usize::from(turned(spec).is_none());

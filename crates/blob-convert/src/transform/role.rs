@@ -3,15 +3,15 @@
 //! The followed net tells the role; else the layer's type, if the file has a type. Otherwise the role is guessed from
 //! name and shape, and the caller adds a note about guesses.
 
-use blob_io::net::{self, LayerKind};
+use blob_io::net::{LayerKind, Role};
 use blob_io::{TensorName, work};
 
 use super::binding::{Bound, User, is_spatial};
 use super::step::{Context, Misfit, Spec};
 
-/// The role of a tensor in its layer.
+/// The weights that a tensor holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum Weights {
     /// O×I/g×H×W, for a deconvolution I×O/g×H×W; other numbers of spatial axes too.
     Convolution,
     /// O×I, or 1×1×O×I.
@@ -56,20 +56,20 @@ impl<'a> Roles<'a> {
     }
 
     /// The role of a tensor, or of the data of a diff.
-    pub(super) fn role(&self, spec: &Spec<'_>) -> (Role, By) {
+    pub(super) fn role(&self, spec: &Spec<'_>) -> (Weights, By) {
         Self::role_in(self.user(spec), spec)
     }
 
     /// The role of a tensor for one of the layers.
-    pub(super) fn role_in(user: Option<User<'_>>, spec: &Spec<'_>) -> (Role, By) {
+    pub(super) fn role_in(user: Option<User<'_>>, spec: &Spec<'_>) -> (Weights, By) {
         match user {
-            Some(User { layer, role: net::Role::Weight }) if is_spatial(layer) => (Role::Convolution, By::Type),
-            Some(User { layer, role: net::Role::Weight }) if layer.kind == LayerKind::InnerProduct => {
-                (Role::InnerProduct, By::Type)
+            Some(User { layer, role: Role::Weight }) if is_spatial(layer) => (Weights::Convolution, By::Type),
+            Some(User { layer, role: Role::Weight }) if layer.kind == LayerKind::InnerProduct => {
+                (Weights::InnerProduct, By::Type)
             }
             // A net does not know the convolutions of forks as such; the layer's type in the file tells.
             Some(User { layer, .. }) if layer.kind != LayerKind::Other || spec.entry.layer_type().is_none() => {
-                (Role::Other, By::Type)
+                (Weights::Other, By::Type)
             }
             _ => role(spec),
         }
@@ -83,14 +83,14 @@ pub(super) fn data_name(name: &str) -> &str {
 }
 
 /// The role of a tensor, or of the data of a diff, where no net tells the role.
-pub(super) fn role(spec: &Spec<'_>) -> (Role, By) {
+pub(super) fn role(spec: &Spec<'_>) -> (Weights, By) {
     let Some(layer) = spec.entry.layer_type().filter(|layer| !layer.is_empty()) else {
         return (by_shape(spec), By::Shape);
     };
     let role = match spec.entry.index() {
-        0 if is_convolution(layer) => Role::Convolution,
-        0 if layer == "InnerProduct" => Role::InnerProduct,
-        _ => Role::Other,
+        0 if is_convolution(layer) => Weights::Convolution,
+        0 if layer == "InnerProduct" => Weights::InnerProduct,
+        _ => Weights::Other,
     };
     (role, By::Type)
 }
@@ -104,12 +104,12 @@ pub(crate) fn is_convolution(layer: &str) -> bool {
 /// Parts of the names of matrices that are no weights of an inner product: tables of vectors, recurrent layers.
 const NO_PRODUCT: [&str; 4] = ["embed", "i2h_weight", "h2h_weight", "h2r_weight"];
 
-fn by_shape(spec: &Spec<'_>) -> Role {
+fn by_shape(spec: &Spec<'_>) -> Weights {
     let name = data_name(&spec.tensor.name);
     let is_weight = name.ends_with("weight") || name.ends_with("/0");
     match (is_weight, spec.tensor.shape.dims()) {
-        (true, [_, _] | [1, 1, _, _]) if !NO_PRODUCT.iter().any(|part| name.contains(part)) => Role::InnerProduct,
-        (true, [_, _, _, _]) => Role::Convolution,
-        _ => Role::Other,
+        (true, [_, _] | [1, 1, _, _]) if !NO_PRODUCT.iter().any(|part| name.contains(part)) => Weights::InnerProduct,
+        (true, [_, _, _, _]) => Weights::Convolution,
+        _ => Weights::Other,
     }
 }

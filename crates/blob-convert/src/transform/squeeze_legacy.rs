@@ -5,11 +5,11 @@
 
 use blob_core::Shape;
 use blob_io::TensorName;
-use blob_io::net::{Layer, Role as Of};
+use blob_io::net::{Layer, Role};
 use serde_json::{Value, json};
 
 use super::binding::User;
-use super::role::{Role, Roles, is_convolution};
+use super::role::{Roles, Weights, is_convolution};
 use super::step::{Context, Fact, Made, Misfit, Outcome, Spec, Transform, Undone};
 
 /// Layers whose weights are matrices, with the indices of these blobs.
@@ -67,7 +67,7 @@ impl Transform for SqueezeLegacy {
 }
 
 /// The place of the tensor with this role among the layer's tensors.
-fn index_of(layer: &Layer, role: Of) -> usize {
+fn index_of(layer: &Layer, role: Role) -> usize {
     layer.tensors().position(|(own, _)| own == role).unwrap_or_default()
 }
 
@@ -92,7 +92,7 @@ fn of_name(spec: &Spec<'_>, roles: &Roles<'_>) -> Option<Vec<usize>> {
     name.layer()?;
     match spec.tensor.shape.dims() {
         [1, 1, 1, len] if name.index().is_some_and(|index| index > 0) => Some(vec![*len]),
-        [1, 1, rows, columns] if roles.role(spec).0 == Role::InnerProduct => {
+        [1, 1, rows, columns] if roles.role(spec).0 == Weights::InnerProduct => {
             (rows != columns || *rows > LARGEST_KERNEL).then(|| vec![*rows, *columns])
         }
         _ => None,

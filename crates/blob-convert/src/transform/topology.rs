@@ -33,7 +33,7 @@ pub(super) fn wired<'a>(context: &Context<'a>) -> Result<Option<Bound<'a>>, Misf
 
 /// The source of values.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Source<'n> {
+pub(super) enum Feed<'n> {
     /// An input of the net, with the number of its value.
     Input(usize),
     /// A value of the net's own, learnt or constant, or made of such values alone, with the first one's number.
@@ -51,7 +51,7 @@ pub(super) enum Source<'n> {
     Mixed { layer: &'n Layer, input: Option<usize>, has_positions: bool, is_flat: bool, is_last: bool },
 }
 
-impl Source<'_> {
+impl Feed<'_> {
     /// The net's input that the values come from.
     pub(super) fn input(self) -> Option<usize> {
         match self {
@@ -103,7 +103,7 @@ impl Source<'_> {
 #[derive(Debug)]
 pub(super) struct Wire<'n> {
     pub(super) layer: &'n Layer,
-    pub(super) source: Source<'n>,
+    pub(super) source: Feed<'n>,
     /// The height and width of the inputs, before a flattening; `None` where the net does not tell.
     pub(super) size: Option<[u64; 2]>,
     /// The net's inputs that the layer reads unmixed.
@@ -117,13 +117,13 @@ pub(super) struct Wire<'n> {
     /// Whether the layer passes the input on without mixing channels.
     pub(super) is_plain: bool,
     /// The source of the outputs; `None` for a layer without outputs.
-    pub(super) made: Option<Source<'n>>,
+    pub(super) made: Option<Feed<'n>>,
 }
 
 /// Every layer with the source of the inputs.
 pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
     let net = bound.net();
-    let mut values: HashMap<usize, Source<'_>> = HashMap::new();
+    let mut values: HashMap<usize, Feed<'_>> = HashMap::new();
     let mut sizes: HashMap<usize, [u64; 2]> = HashMap::new();
     let mut all = Vec::new();
     let is_channels_last = net.layers().iter().any(|layer| layer.channels_last);
@@ -133,17 +133,17 @@ pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
         let is = |types: &[&str]| types.contains(&&*layer.type_name);
         let read = || layer.bottoms.iter().take(count_of_inputs(layer));
         let source = |value: &usize| values.get(value).copied().unwrap_or_else(|| begun(bound, *value));
-        let from: Vec<Source<'_>> = read().map(source).collect();
+        let from: Vec<Feed<'_>> = read().map(source).collect();
         let inputs: Vec<usize> = from.iter().filter_map(|source| source.unmixed()).collect();
         let own: Vec<usize> = from.iter().filter_map(|source| source.own()).collect();
         let is_product = layer.kind == LayerKind::InnerProduct;
         let flats = layer.bottoms.iter().take(if is_product { usize::MAX } else { from.len() }).map(source);
-        let flats: Vec<usize> = flats.filter_map(Source::flat).collect();
+        let flats: Vec<usize> = flats.filter_map(Feed::flat).collect();
         let has_positions = from.iter().any(|source| has_positions(*source, net));
         let is_last = from.iter().any(|source| source.is_last());
         let input = from.iter().find_map(|source| source.input());
         let is_flat = has_positions && (from.iter().any(|source| source.is_flat()) || is(RESHAPING));
-        let mixed = Source::Mixed { layer, input, has_positions, is_flat, is_last };
+        let mixed = Feed::Mixed { layer, input, has_positions, is_flat, is_last };
         let is_by_channel = is(CONCATENATING) && layer.axis == 1 && !is_channels_last;
         let source = match *from {
             [one] => one,
@@ -186,9 +186,9 @@ pub(super) fn sources<'n>(bound: &Bound<'n>) -> Vec<Wire<'n>> {
 /// The inputs of one layer, from which the outputs follow.
 struct Reads<'n> {
     layer: &'n Layer,
-    source: Source<'n>,
+    source: Feed<'n>,
     /// The source of outputs that nobody follows.
-    mixed: Source<'n>,
+    mixed: Feed<'n>,
     /// The first of the net's own values, where the layer reads nothing else.
     own: Option<usize>,
     /// Whether one of the inputs is the net's own.
@@ -210,33 +210,33 @@ impl<'n> Reads<'n> {
     }
 
     /// The source of an output.
-    fn made(&self, bound: &Bound<'n>, top: usize) -> Source<'n> {
+    fn made(&self, bound: &Bound<'n>, top: usize) -> Feed<'n> {
         let Self { layer, source, mixed, left, flattens, .. } = *self;
         let is_passed = self.is_plain() || is_join(layer) || self.count == 1 && self.is(FIRST);
         match (layer.kind, source) {
             (LayerKind::Convolution | LayerKind::Deconvolution, _) => {
-                Source::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
+                Feed::Spatial { channels: layer.num_output, flat: None, is_last: layer.channels_last }
             }
             (LayerKind::InnerProduct, source) => product(layer, source).unwrap_or(mixed),
             // Each output of a layer without inputs is a separate value: images, labels.
             _ if layer.bottoms.is_empty() => begun(bound, top),
             _ if self.count == 0 => mixed,
-            _ if self.own.is_some() => self.own.map_or(mixed, Source::Own),
+            _ if self.own.is_some() => self.own.map_or(mixed, Feed::Own),
             (LayerKind::Lstm, _) => mixed.without_positions(),
             _ if self.is(RECURRENT) || left == Some(Left::Nothing) => mixed.without_positions(),
-            (_, Source::Spatial { flat: Some(_), .. }) if self.is(RESIZING) || self.is(NEIGHBOURLY) => mixed,
+            (_, Feed::Spatial { flat: Some(_), .. }) if self.is(RESIZING) || self.is(NEIGHBOURLY) => mixed,
             _ if is_passed => source,
-            (_, Source::Spatial { flat: None, .. }) if self.is_by_channel => source,
-            (_, Source::Spatial { channels, flat, is_last }) if flattens => {
-                Source::Spatial { channels, flat: flat.or(Some(top)), is_last }
+            (_, Feed::Spatial { flat: None, .. }) if self.is_by_channel => source,
+            (_, Feed::Spatial { channels, flat, is_last }) if flattens => {
+                Feed::Spatial { channels, flat: flat.or(Some(top)), is_last }
             }
-            (_, Source::Spatial { flat: Some(_), .. }) if self.is(SQUEEZING) => source,
-            (_, Source::Spatial { channels, flat: None, is_last }) if left.is_some() => {
+            (_, Feed::Spatial { flat: Some(_), .. }) if self.is(SQUEEZING) => source,
+            (_, Feed::Spatial { channels, flat: None, is_last }) if left.is_some() => {
                 let flat = (left == Some(Left::Channels { has_axes: false })).then_some(top);
-                Source::Spatial { channels, flat, is_last }
+                Feed::Spatial { channels, flat, is_last }
             }
-            (_, Source::Vector(_)) if flattens || self.is(RESHAPING) && axes::keeps_one_position(layer) => source,
-            (_, Source::Vector(product) | Source::Reshaped(product)) if self.is(RESHAPING) => Source::Reshaped(product),
+            (_, Feed::Vector(_)) if flattens || self.is(RESHAPING) && axes::keeps_one_position(layer) => source,
+            (_, Feed::Vector(product) | Feed::Reshaped(product)) if self.is(RESHAPING) => Feed::Reshaped(product),
             // On the net's input, the factors per channel would have to be reversed too.
             _ if is_per_channel(layer) && source.input().is_none() => source,
             _ => mixed,
@@ -291,8 +291,8 @@ fn sides(net: &Net, value: usize) -> Option<[u64; 2]> {
 }
 
 /// The source of a value that no layer computes from others.
-fn begun<'n>(net: &Bound<'_>, value: usize) -> Source<'n> {
-    if net.is_input(value) { Source::Input(value) } else { Source::Own(value) }
+fn begun<'n>(net: &Bound<'_>, value: usize) -> Feed<'n> {
+    if net.is_input(value) { Feed::Input(value) } else { Feed::Own(value) }
 }
 
 /// Whether a layer has values for each channel.
@@ -304,17 +304,17 @@ pub(super) fn is_per_channel(layer: &Layer) -> bool {
 
 /// The outputs of an inner product; `None` for outputs in which positions are mixed. One that flattens nothing, or
 /// flattens positions alone, keeps other axes.
-fn product<'n>(layer: &'n Layer, source: Source<'n>) -> Option<Source<'n>> {
+fn product<'n>(layer: &'n Layer, source: Feed<'n>) -> Option<Feed<'n>> {
     match source {
-        Source::Spatial { flat: None, is_last: true, .. } if !layer.flatten => {
-            Some(Source::Spatial { channels: layer.num_output, flat: None, is_last: true })
+        Feed::Spatial { flat: None, is_last: true, .. } if !layer.flatten => {
+            Some(Feed::Spatial { channels: layer.num_output, flat: None, is_last: true })
         }
-        Source::Spatial { flat: None, .. } | Source::Mixed { has_positions: true, is_flat: false, .. }
+        Feed::Spatial { flat: None, .. } | Feed::Mixed { has_positions: true, is_flat: false, .. }
             if !axes::is_whole(layer) =>
         {
             None
         }
-        _ => Some(Source::Vector(layer)),
+        _ => Some(Feed::Vector(layer)),
     }
 }
 
@@ -326,25 +326,25 @@ fn common(all: &[[u64; 2]], is_join: bool) -> Option<[u64; 2]> {
 }
 
 /// Whether values have channels and positions, or are of layers that read such values.
-fn has_positions(source: Source<'_>, net: &Net) -> bool {
+fn has_positions(source: Feed<'_>, net: &Net) -> bool {
     match source {
-        Source::Spatial { .. } => true,
-        Source::Input(value) | Source::Own(value) => {
+        Feed::Spatial { .. } => true,
+        Feed::Input(value) | Feed::Own(value) => {
             net.extents(value).is_some_and(|[_, channels, sides @ ..]| channels > 1 && sides != [1, 1])
         }
-        Source::Mixed { has_positions, .. } => has_positions,
-        Source::Vector(_) | Source::Reshaped(_) => false,
+        Feed::Mixed { has_positions, .. } => has_positions,
+        Feed::Vector(_) | Feed::Reshaped(_) => false,
     }
 }
 
 /// The source of values that are joined element by element; `None` unless all are spatial and not flattened, or have no
 /// positions: the net's own, or one for each channel.
-fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
+fn joined<'n>(from: &[Feed<'n>]) -> Option<Feed<'n>> {
     let (mut all, mut order) = (Vec::new(), None);
     for source in from {
         match source {
-            Source::Own(_) | Source::Vector(_) => all.push(None),
-            Source::Spatial { channels, flat: None, is_last } if order.is_none_or(|order| order == *is_last) => {
+            Feed::Own(_) | Feed::Vector(_) => all.push(None),
+            Feed::Spatial { channels, flat: None, is_last } if order.is_none_or(|order| order == *is_last) => {
                 order = Some(*is_last);
                 all.push(*channels);
             }
@@ -354,15 +354,15 @@ fn joined<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
     // One channel is repeated for many, as one of unknown number may be.
     let many = all.iter().flatten().copied().find(|channels| *channels > 1);
     let channels = many.or_else(|| all.iter().all(|channels| *channels == Some(1)).then_some(1));
-    Some(Source::Spatial { channels, flat: None, is_last: order? })
+    Some(Feed::Spatial { channels, flat: None, is_last: order? })
 }
 
 /// The source of values whose channels stand one behind the other; `None` unless all are spatial and not flattened.
-fn concatenated<'n>(from: &[Source<'n>]) -> Option<Source<'n>> {
+fn concatenated<'n>(from: &[Feed<'n>]) -> Option<Feed<'n>> {
     let mut all = Some(0u64);
     for source in from {
-        let Source::Spatial { channels, flat: None, is_last: false } = source else { return None };
+        let Feed::Spatial { channels, flat: None, is_last: false } = source else { return None };
         all = all.zip(*channels).and_then(|(all, own)| all.checked_add(own));
     }
-    Some(Source::Spatial { channels: all, flat: None, is_last: false })
+    Some(Feed::Spatial { channels: all, flat: None, is_last: false })
 }

@@ -27,7 +27,7 @@ use crate::transform::{Own, Registry, Selection};
 use crate::written::truncated;
 use remade::len_of;
 pub(in crate::verify) use remade::remade;
-use said::{Claims, Source, SparseArray};
+use said::{Claims, SaidSource, SparseArray};
 pub(crate) use source::{Relation, against_source};
 pub(super) use source::{left_out_is_said, of_several};
 
@@ -271,7 +271,7 @@ fn schema(found: Option<&Value>, report: &mut dyn FnMut(Remark)) {
 }
 
 /// Checks the form of the fields about a source.
-fn of_source(source: &Source, report: &mut dyn FnMut(Remark)) {
+fn of_source(source: &SaidSource, report: &mut dyn FnMut(Remark)) {
     for (name, said, is_needed) in [
         ("blake3", &source.blake3, true),
         ("sha256", &source.sha256, false),

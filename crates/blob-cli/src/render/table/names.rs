@@ -19,12 +19,12 @@ pub(crate) struct Cut {
 }
 
 /// The names of a table's rows.
-pub(crate) trait Names {
+pub(crate) trait EachName {
     /// Calls a function with every name.
     fn each(&self, call: &mut dyn FnMut(&str));
 }
 
-impl<F: Fn(&mut dyn FnMut(&str))> Names for F {
+impl<F: Fn(&mut dyn FnMut(&str))> EachName for F {
     fn each(&self, call: &mut dyn FnMut(&str)) {
         self(call);
     }
@@ -38,7 +38,7 @@ impl Cut {
     }
 
     /// A cut to `most` columns that leaves no two names alike; `None` if there is none.
-    pub(crate) fn distinct(names: &dyn Names, most: usize, ascii: bool) -> Option<Self> {
+    pub(crate) fn distinct(names: &dyn EachName, most: usize, ascii: bool) -> Option<Self> {
         let room = most.checked_sub(width(dots(ascii)))?;
         let mut heads: Vec<usize> = (0..=TRIES).map(|step| room * step / TRIES).collect();
         heads.push(room.div_ceil(2));
@@ -48,7 +48,7 @@ impl Cut {
         heads.into_iter().map(|head| Self { head, tail: room - head }).find(|cut| cut.is_distinct(names, ascii))
     }
 
-    fn is_distinct(self, names: &dyn Names, ascii: bool) -> bool {
+    fn is_distinct(self, names: &dyn EachName, ascii: bool) -> bool {
         let (mut seen, mut is_distinct) = (HashSet::new(), true);
         names.each(&mut |name| {
             if is_distinct {

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use blob_io::net::{Layer, LayerKind, Role as Of};
+use blob_io::net::{Layer, LayerKind, Role};
 
 use super::region::{Region, regions};
 use super::{Extents, FcFrom, has_columns};
@@ -12,7 +12,7 @@ use crate::change::listed;
 use crate::transform::binding::Bound;
 use crate::transform::order::{self, Dependents, Order, is_computed};
 use crate::transform::step::{Misfit, Spec};
-use crate::transform::topology::{Source, Wire, sources};
+use crate::transform::topology::{Feed, Wire, sources};
 
 /// The part of a tensor that has the order of a flattening.
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +24,11 @@ pub(super) enum Flattened {
 }
 
 /// The roles of tensors with one value for each channel.
-const BY_CHANNEL: [Of; 4] = [Of::Weight, Of::Bias, Of::Mean, Of::Variance];
+const BY_CHANNEL: [Role; 4] = [Role::Weight, Role::Bias, Role::Mean, Role::Variance];
 
 /// The tensors of a net to permute.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct Permuted {
     /// By name in the file.
     pub(super) tensors: HashMap<String, Flattened>,
     /// Notes on inner products that stay, and on the net's outputs.
@@ -40,14 +40,14 @@ pub(super) struct Found {
 }
 
 /// The tensors to permute.
-pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> Result<Found, Vec<Misfit>> {
+pub(super) fn of_net(wanted: &FcFrom, net: &Bound<'_>, tensors: &[Spec<'_>]) -> Result<Permuted, Vec<Misfit>> {
     let wires = sources(net);
     let mut search = Search {
         wanted,
         net,
         specs: tensors.iter().map(|spec| (spec.entry.name(), spec)).collect(),
         permuted: HashMap::new(),
-        found: Found::default(),
+        found: Permuted::default(),
         misfits: Vec::new(),
     };
     search.products(&wires);
@@ -66,13 +66,13 @@ struct Search<'s, 'a> {
     specs: HashMap<&'s str, &'s Spec<'s>>,
     /// The layers whose tensors are permuted.
     permuted: HashMap<*const Layer, Extents>,
-    found: Found,
+    found: Permuted,
     misfits: Vec<Misfit>,
 }
 
 impl<'s> Search<'s, '_> {
     fn weight(&self, layer: &Layer) -> Option<&'s Spec<'s>> {
-        self.specs.get(self.net.tensor(layer, Of::Weight)?).copied()
+        self.specs.get(self.net.tensor(layer, Role::Weight)?).copied()
     }
 
     fn permute(&mut self, layer: &Layer, spec: &Spec<'_>, flattened: Flattened) {
@@ -246,7 +246,7 @@ fn computed_note(layer: &Layer) -> String {
 /// The extents that an inner product reads; `None` unless the net tells all extents and the weights have as many
 /// columns.
 fn known(wire: &Wire<'_>, spec: &Spec<'_>, wanted: Extents) -> Option<Extents> {
-    let (Source::Spatial { channels, .. }, Some([height, width])) = (wire.source, wire.size) else { return None };
+    let (Feed::Spatial { channels, .. }, Some([height, width])) = (wire.source, wire.size) else { return None };
     let whole = |extent: u64| usize::try_from(extent).ok();
     let channels = channels.map_or(Some(wanted.channels), whole)?;
     let extents = Extents { channels, height: whole(height)?, width: whole(width)? }.checked()?;
@@ -258,7 +258,7 @@ fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Opt
     let layer = wire.layer;
     let is_turned = layer.transpose;
     let problem = match wire.source {
-        Source::Vector(_) => return Err(None),
+        Feed::Vector(_) => return Err(None),
         _ if is_turned => {
             // The columns of a transposed matrix are outputs, so a permutation by name would take the wrong axis.
             return Err(Some("has its weights as input \u{d7} output (transpose: true)".to_owned()));
@@ -267,30 +267,30 @@ fn problem(wire: &Wire<'_>, spec: &Spec<'_>, extents: Extents) -> Result<(), Opt
             let (inputs, shape) = (extents.inputs(), &spec.tensor.shape);
             return Err(Some(format!("has shape {shape}, and is no matrix of {inputs} columns")));
         }
-        Source::Spatial { is_last: true, .. } => {
+        Feed::Spatial { is_last: true, .. } => {
             let order = "in TensorFlow's order already";
             return Err(Some(format!(
                 "reads values with the channels last, flattened {order}: --fc-from is not for it"
             )));
         }
-        Source::Spatial { channels: Some(channels), .. } if channels != extents.channels as u64 => {
+        Feed::Spatial { channels: Some(channels), .. } if channels != extents.channels as u64 => {
             let (name, given) = (&layer.name, extents.channels);
             let how = format!("--fc-from {channels},H,W, or {name}={channels},H,W for this one alone");
             return Err(Some(format!("reads {channels} channels of the net, not {given}: {how}")));
         }
-        Source::Spatial { .. } if known(wire, spec, extents).is_some_and(|right| right != extents) => {
+        Feed::Spatial { .. } if known(wire, spec, extents).is_some_and(|right| right != extents) => {
             let right = known(wire, spec, extents).unwrap_or(extents);
             let name = &layer.name;
             let how = format!("--fc-from {right}, or {name}={right} for this one alone");
             return Err(Some(format!("reads {right} (C,H,W) of the net, not {extents}: {how}")));
         }
-        Source::Spatial { .. } if layer.axis != 1 => format!("flattens from axis {} on", layer.axis),
-        Source::Spatial { flat: None, .. } if !layer.flatten => "flattens nothing (flatten: False)".to_owned(),
-        Source::Spatial { .. } => return Ok(()),
-        Source::Input(_) => "reads the net's input, not a convolution or a pooling".to_owned(),
-        Source::Own(_) => "reads values of the net's own, not a convolution or a pooling".to_owned(),
-        Source::Reshaped(product) => format!("reads outputs of {:?} that were reshaped", product.name),
-        Source::Mixed { layer: mixed, .. } => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
+        Feed::Spatial { .. } if layer.axis != 1 => format!("flattens from axis {} on", layer.axis),
+        Feed::Spatial { flat: None, .. } if !layer.flatten => "flattens nothing (flatten: False)".to_owned(),
+        Feed::Spatial { .. } => return Ok(()),
+        Feed::Input(_) => "reads the net's input, not a convolution or a pooling".to_owned(),
+        Feed::Own(_) => "reads values of the net's own, not a convolution or a pooling".to_owned(),
+        Feed::Reshaped(product) => format!("reads outputs of {:?} that were reshaped", product.name),
+        Feed::Mixed { layer: mixed, .. } => format!("reads {:?}, a {}", mixed.name, mixed.type_name),
     };
     Err(Some(format!("{problem}; `blob transpose FILE TENSOR --fc-from` permutes one by its name")))
 }

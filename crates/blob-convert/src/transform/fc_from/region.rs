@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use blob_io::net::{Layer, LayerKind, Net};
 
-use crate::transform::topology::{Source, Wire, is_per_channel};
+use crate::transform::topology::{Feed, Wire, is_per_channel};
 
 /// The layers that read one flattened value, directly or through plain layers and layers by channel.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Region<'a> {
 pub(super) fn regions<'a>(net: &Net, wires: &[Wire<'a>]) -> BTreeMap<usize, Region<'a>> {
     let mut regions: BTreeMap<usize, Region<'a>> = BTreeMap::new();
     for wire in wires {
-        let made = wire.made.and_then(Source::flat);
+        let made = wire.made.and_then(Feed::flat);
         let is_within = wire.source.flat().is_some();
         let passes_on = is_within && (made.is_some() || wire.made.is_none());
         for flat in &wire.flats {

@@ -18,7 +18,7 @@ use crate::transform::binding::bare;
 /// The graph, as written by `SaveJSON` of nnvm in apache/mxnet 1.9.1.
 #[derive(Deserialize)]
 struct Graph {
-    nodes: Vec<Node>,
+    nodes: Vec<SymbolNode>,
     /// The number of the first output of each node, counted over all nodes, and of all outputs.
     node_row_ptr: Option<Vec<u64>>,
     heads: Vec<Edge>,
@@ -30,7 +30,7 @@ struct Graph {
 type Edge = Vec<u64>;
 
 #[derive(Deserialize, Serialize)]
-struct Node {
+struct SymbolNode {
     op: String,
     name: String,
     /// Attributes and any other fields.
@@ -143,7 +143,7 @@ impl Edit {
             node.control_deps.iter_mut().flatten().for_each(|dep| *dep = places[dep]);
             if let Some(bias) = self.biases.get(&index) {
                 node.add_bias(nodes.len() as u64)?;
-                nodes.push(Node::variable(bias));
+                nodes.push(SymbolNode::variable(bias));
                 outputs.push(outputs[outputs.len() - 1] + 1);
             }
             places.insert(index as u64, nodes.len() as u64);
@@ -204,7 +204,7 @@ fn counts(row_ptr: &[u64]) -> Result<Vec<u64>, String> {
     counts.ok_or_else(|| "has numbers of outputs that do not rise".to_owned())
 }
 
-impl Node {
+impl SymbolNode {
     fn variable(name: &str) -> Self {
         let rest = Map::new();
         Self { op: "null".to_owned(), name: name.to_owned(), rest, inputs: Vec::new(), control_deps: None }

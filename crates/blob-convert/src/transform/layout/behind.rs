@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use blob_io::net::{Layer, LayerKind, Role as Of};
+use blob_io::net::{Layer, LayerKind, Role};
 
 use super::Layout;
 use crate::change::listed;
@@ -13,7 +13,7 @@ use crate::transform::binding::{Bound, is_spatial};
 use crate::transform::order::{self, Dependents, Order, Ordered};
 use crate::transform::reorder::permuted;
 use crate::transform::step::{Made, Spec};
-use crate::transform::topology::{Source, Wire};
+use crate::transform::topology::{Feed, Wire};
 
 /// The axes of Caffe's values, in order.
 const VALUES: [char; 4] = ['n', 'c', 'h', 'w'];
@@ -46,8 +46,8 @@ pub(super) fn first(net: &Bound<'_>, wires: &[Wire<'_>], tensors: &[Spec<'_>]) -
         }
     }
     for wire in wires.iter().filter(|wire| wire.layer.channels_last) {
-        let Source::Reshaped(product) = wire.source else { continue };
-        let spec = net.tensor(product, Of::Weight).and_then(|name| specs.get(name));
+        let Feed::Reshaped(product) = wire.source else { continue };
+        let spec = net.tensor(product, Role::Weight).and_then(|name| specs.get(name));
         rows.extend(spec.map(|spec| spec.tensor.name.clone()));
     }
     let (mut notes, order) = (Notes::default(), "stay height \u{d7} width \u{d7} channels");
@@ -106,7 +106,7 @@ pub(super) fn last(
     }
     let (mut rows, mut images) = (Vec::new(), Vec::new());
     for wire in order::images_made(wires) {
-        let product = if let Source::Vector(product) = wire.source { net.tensor(product, Of::Weight) } else { None };
+        let product = if let Feed::Vector(product) = wire.source { net.tensor(product, Role::Weight) } else { None };
         match product.and_then(|name| specs.get(name)) {
             Some(spec) => rows.push(spec.tensor.name.clone()),
             None => images.push(wire.layer.name.clone()),
@@ -146,9 +146,8 @@ pub(super) fn factors(
     layer: &Layer,
     reads: Option<&Wire<'_>>,
 ) -> Option<Made> {
-    let is_image = reads.is_none_or(|wire| {
-        matches!(wire.source, Source::Input(_) | Source::Spatial { flat: None, is_last: false, .. })
-    });
+    let is_image = reads
+        .is_none_or(|wire| matches!(wire.source, Feed::Input(_) | Feed::Spatial { flat: None, is_last: false, .. }));
     let dims = spec.tensor.shape.dims();
     if dims.len() < 2 {
         return Some(Made::same(place, spec));

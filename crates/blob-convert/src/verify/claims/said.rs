@@ -43,8 +43,8 @@ pub(super) struct Claims {
     pub(super) tool: Option<String>,
     /// The digest of a job's recipe, which the batch compares.
     recipe: Option<String>,
-    pub(super) source: Option<Source>,
-    pub(super) sources: Option<Vec<Source>>,
+    pub(super) source: Option<SaidSource>,
+    pub(super) sources: Option<Vec<SaidSource>>,
     pub(super) sources_left_out: Option<String>,
     pub(super) prefixed: Option<Value>,
     pub(super) select: Option<Value>,
@@ -83,7 +83,7 @@ pub(super) enum List<T> {
 /// A file that tensors came from.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Source {
+pub(super) struct SaidSource {
     pub(super) name: Value,
     pub(super) bytes: Value,
     pub(super) blake3: Value,

@@ -7,7 +7,7 @@ use blob_io::{Checkpoint, Entry, Error, Kind, Reason};
 use serde_json::{Map, Value, json};
 
 use super::alike::{Alike, Difference};
-use super::said::{Claims, List, Salvaged, Source};
+use super::said::{Claims, List, SaidSource, Salvaged};
 use super::{shown, wrong};
 use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{
@@ -111,7 +111,13 @@ fn unpacked_digest(file: &Checkpoint, watch: &dyn Watch) -> Result<Option<(Strin
 }
 
 /// Compares the fields about a source with the source.
-fn of_file(said: &Source, own: &Map<String, Value>, file: &Checkpoint, is_ours: bool, report: &mut dyn FnMut(Remark)) {
+fn of_file(
+    said: &SaidSource,
+    own: &Map<String, Value>,
+    file: &Checkpoint,
+    is_ours: bool,
+    report: &mut dyn FnMut(Remark),
+) {
     for (field, said) in [
         ("blake3", &said.blake3),
         ("sha256", &said.sha256),
@@ -207,7 +213,7 @@ fn is_whole(entry: &Entry, name: &str) -> bool {
 fn other(
     ours: &Checkpoint,
     theirs: &Checkpoint,
-    source: &Source,
+    source: &SaidSource,
     blake3: &str,
     report: &mut dyn FnMut(Remark),
 ) -> Relation {
