@@ -106,27 +106,29 @@ fn extract(
         }
         _ => None,
     };
-    let header = match format {
-        ExtractFormat::Npy => npy_header(checkpoint, entry)?,
-        _ => Vec::new(),
+    let layout = match format {
+        ExtractFormat::Npy => Some(Layout::new(&[checkpoint.spec(entry)?], Frame::Npy)?),
+        _ => None,
     };
     // With -n the folder is not made either.
     let Writing { force, dry_run, .. } = args.writing;
     let is_counted = dry_run && is_folder(&args.output);
     let mut output = if is_counted { Sink::counting() } else { Sink::begin(path, force, dry_run)? };
-    output.write_all(&header)?;
-    match elements {
-        Some(mut elements) => {
+    let bytes =
+        |put: &mut dyn FnMut(&[u8]) -> Result<(), Error>| Watched::open(checkpoint, entry, progress)?.each(PIECE, put);
+    match (elements, layout) {
+        (Some(mut elements), _) => {
             let view = View::whole(entry.shape().dims());
             elements.csv(view.rows(), view.dims.len() > 1, |text, bytes| {
                 progress.step(bytes)?;
                 output.write_all(text.as_bytes())
             })?;
         }
-        None => {
-            let bytes = Watched::open(checkpoint, entry, progress)?;
-            bytes.each(PIECE, |bytes| output.write_all(bytes))?;
+        (None, Some(layout)) => {
+            let frame = layout.frame(&[], &[])?;
+            layout.in_order(frame, |bytes| output.write_all(bytes), |_, put| bytes(put), |_, _| Ok(()))?;
         }
+        (None, None) => bytes(&mut |bytes| output.write_all(bytes))?,
     }
     Ok(output.complete()?)
 }
@@ -239,10 +241,4 @@ fn format_of(args: &Extract) -> Result<ExtractFormat, Failure> {
             None => Err(no_format(&args.output, &["npy", "raw", "csv"])),
         },
     }
-}
-
-fn npy_header(checkpoint: &Checkpoint, entry: &Entry) -> Result<Vec<u8>, Error> {
-    let spec = checkpoint.spec(entry)?;
-    let frame = Layout::new(std::slice::from_ref(&spec), Frame::Npy)?.frame(&[], &[])?;
-    Ok(frame.into_iter().flat_map(|(_, bytes)| bytes).collect())
 }

@@ -1,8 +1,9 @@
 //! The one pass over the source: each byte is read once and in order, added to the digests of the source and of the
 //! tensor, and written to the output.
 //!
-//! Threads take pieces in turn. Each thread reads, hashes and writes a piece without waiting for the other threads. For
-//! a pipe the source is read twice.
+//! Threads take pieces in turn. Each thread reads, hashes and writes a piece without waiting for the other threads: the
+//! source's order decides, and [`Layout`] places the bytes. For a pipe the source is read twice, and the second time
+//! the output's order decides, by [`Layout::in_order`].
 
 mod ahead;
 mod file;

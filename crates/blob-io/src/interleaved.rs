@@ -16,7 +16,7 @@ use crate::wire::source::{Source, read};
 pub(crate) struct Interleaved {
     /// In ascending order; none is empty.
     runs: Vec<Segment>,
-    width: u64,
+    pub(crate) width: u64,
     /// The bytes after each value but the last, concatenated; repeated from the start if the gaps are longer.
     between: Vec<u8>,
 }

@@ -1,6 +1,7 @@
 //! The place of every byte in a file to be written: the layout first, then one pass over the tensors.
 //!
-//! A [`Writer`](crate::Writer) does all of this for you. Here are the parts, for a program that writes in its own way.
+//! A [`Writer`](crate::Writer) does all of this for you. Here are the parts, for a program that writes in its own way:
+//! from beginning to end by [`Layout::in_order`], or each byte at its place, in any order and by several threads.
 //!
 //! Pure: sees names, dtypes and shapes, no tensor's bytes, and opens nothing. `codec` has the plans of new files.
 
@@ -211,6 +212,61 @@ impl Layout {
         };
         parts.iter().try_for_each(|(at, bytes)| take(*at, bytes))
     }
+
+    /// Hands the whole file to `write` from beginning to end, so that the output may be a pipe: the [`Layout::frame`],
+    /// and the bytes of each tensor, by its index, and of each copy, which `tensor` and `copied` give in pieces of any
+    /// length.
+    ///
+    /// # Errors
+    /// The errors of `write`, `tensor` and `copied`.
+    pub fn in_order<W, T, C>(
+        &self,
+        frame: Vec<(u64, Vec<u8>)>,
+        mut write: W,
+        mut tensor: T,
+        mut copied: C,
+    ) -> Result<(), Error>
+    where
+        W: FnMut(&[u8]) -> Result<(), Error> + Send,
+        T: FnMut(usize, &mut (dyn FnMut(&[u8]) -> Result<(), Error> + Send)) -> Result<(), Error>,
+        C: FnMut(Copied, &mut (dyn FnMut(&[u8]) -> Result<(), Error> + Send)) -> Result<(), Error>,
+    {
+        let tensors = self.offsets().iter().enumerate().map(|(tensor, at)| (*at, Piece::Tensor(tensor)));
+        let frame = frame.into_iter().map(|(at, bytes)| (at, Piece::Frame(bytes)));
+        let copies = self.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied)));
+        let mut pieces: Vec<(u64, Piece)> = tensors.chain(frame).chain(copies).collect();
+        // Of two pieces at one offset, the tensor is empty and comes first.
+        pieces.sort_by_key(|(at, _)| *at);
+        for (_, piece) in pieces {
+            match piece {
+                Piece::Frame(bytes) => write(&bytes)?,
+                Piece::Copied(from) => copied(from, &mut write)?,
+                Piece::Tensor(number) => match self.placed.interleaved.get(&number) {
+                    None => tensor(number, &mut write)?,
+                    Some(interleaved) => {
+                        // A reader's pieces may end within a value.
+                        let (mut rest, mut at) = (Vec::new(), 0);
+                        tensor(number, &mut |piece| {
+                            rest.extend_from_slice(piece);
+                            let whole = rest.len() - rest.len() % interleaved.width as usize;
+                            write(&interleaved.stored(at, &rest[..whole]).1)?;
+                            at += whole as u64;
+                            rest.drain(..whole);
+                            Ok(())
+                        })?;
+                    }
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A piece of a file that is written from beginning to end.
+enum Piece {
+    Frame(Vec<u8>),
+    Tensor(usize),
+    Copied(Copied),
 }
 
 /// The members' checksums as (offset, bytes), in ascending order of the offsets.

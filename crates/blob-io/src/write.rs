@@ -1,4 +1,5 @@
-//! Writes tensors to a file in one call, through `Layout` and `Output`.
+//! Writes tensors to a file in one call, through `Layout` and `Output`, from beginning to end on one thread. A program
+//! that reads its source once, hashes, and places bytes by several threads uses the layout itself.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -129,41 +130,28 @@ impl<'a> Writer<'a> {
             }
         }
         output.set_len(layout.len())?;
-        // In order, so that the output may be a pipe. Of two parts at one offset, the tensor is empty and comes first.
-        let offsets = layout.offsets().iter().enumerate();
-        let mut parts: Vec<(u64, Piece)> = offsets.map(|(i, offset)| (*offset, Piece::Tensor(i))).collect();
-        parts.extend(layout.frame(&self.metadata, &crcs)?.into_iter().map(|(at, bytes)| (at, Piece::Frame(bytes))));
-        parts.sort_by_key(|(offset, _)| *offset);
-        for (_, part) in parts {
-            match part {
-                Piece::Frame(bytes) => output.write_all(&bytes)?,
-                Piece::Tensor(i) => {
-                    let mut hasher = crc32fast::Hasher::new();
-                    // A reader's pieces may end within a value.
-                    let (mut rest, mut at) = (Vec::new(), 0);
-                    bytes_of(i, &mut |bytes| {
-                        if layout.wants_crc() {
-                            hasher.update(bytes);
-                        }
-                        if !layout.is_interleaved(i) {
-                            return output.write_all(bytes);
-                        }
-                        rest.extend_from_slice(bytes);
-                        let whole = rest.len() - rest.len() % specs[i].dtype.size();
-                        output.write_all(&layout.stored(i, at, &rest[..whole]).1)?;
-                        at += whole as u64;
-                        rest.drain(..whole);
-                        Ok(())
-                    })?;
-                    // The file stores the first checksum, so other bytes would break the file.
-                    if crcs.get(i).is_some_and(|first| *first != hasher.finalize()) {
-                        let message = format!("tensor {:?} gave other bytes when it was read again", self.tensors[i].0);
-                        return Err(Error::Request { file, message });
+        let frame = layout.frame(&self.metadata, &crcs)?;
+        layout.in_order(
+            frame,
+            |bytes| output.write_all(bytes),
+            |i, put| {
+                let mut hasher = crc32fast::Hasher::new();
+                bytes_of(i, &mut |bytes| {
+                    if layout.wants_crc() {
+                        hasher.update(bytes);
                     }
+                    put(bytes)
+                })?;
+                // The file stores the first checksum, so other bytes would break the file.
+                if crcs.get(i).is_some_and(|first| *first != hasher.finalize()) {
+                    let message = format!("tensor {:?} gave other bytes when it was read again", self.tensors[i].0);
+                    return Err(Error::Request { file: file.clone(), message });
                 }
-            }
-        }
-        Ok(())
+                Ok(())
+            },
+            // A new file copies nothing.
+            |_, _| Ok(()),
+        )
     }
 
     fn layout(&self, path: &Path, file: &str, specs: &[TensorSpec]) -> Result<Layout, Error> {
@@ -236,12 +224,6 @@ impl Details for Described<'_, '_> {
     fn archive(&self, specs: &[TensorSpec]) -> Result<neoml::Archive, Error> {
         Ok(if self.writer.format.holds().many { neoml::Archive::array(specs.len()) } else { neoml::Archive::blob() })
     }
-}
-
-enum Piece {
-    Frame(Vec<u8>),
-    /// The tensor's index.
-    Tensor(usize),
 }
 
 /// Calls `sink` with a tensor's bytes in pieces; all pieces together must have `len` bytes.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Mutex;
 
-use blob_io::layout::{Copied, Layout};
+use blob_io::layout::Layout;
 use blob_io::{Complete, Error, IfExists, Output};
 
 use super::Pass;
@@ -92,49 +92,33 @@ pub(crate) fn piped(
     tally: &Reports,
     around: Around<'_>,
 ) -> Result<Vec<Digests>, Error> {
-    let (mut digests, mut crcs, mut pieces) = (Vec::new(), Vec::new(), Vec::new());
-    for job in jobs {
+    let (mut digests, mut crcs) = (Vec::new(), Vec::new());
+    // The job and the index there of each tensor of the layout.
+    let mut placed = vec![(0, 0); layout.offsets().len()];
+    for (number, job) in jobs.iter().enumerate() {
         let sink = Sink::nowhere(layout);
         digests.push(job.fill(&sink, &|_| tally)?);
         crcs.extend(sink.into_crcs(job.tensors.len()));
-        let placed = job.tensors.iter().enumerate().filter_map(|(i, tensor)| Some((i, tensor.slot?)));
-        pieces.extend(placed.map(|(i, slot)| (layout.offsets()[slot], Piece::Tensor(job, i, slot))));
+        let slots = job.tensors.iter().enumerate().filter_map(|(tensor, planned)| Some((planned.slot?, tensor)));
+        slots.for_each(|(slot, tensor)| placed[slot] = (number, tensor));
     }
-    let frame = layout.frame(&around.metadata(&digests), &crcs)?.into_iter();
-    pieces.extend(frame.map(|(at, bytes)| (at, Piece::Frame(bytes))));
-    let copies = jobs.iter().flat_map(|job| layout.copies().iter().map(move |copied| (job, copied)));
-    pieces.extend(copies.map(|(job, copied)| (copied.to, Piece::Copied(job, *copied))));
+    let frame = layout.frame(&around.metadata(&digests), &crcs)?;
     // The first pass has counted the losses.
     let ignored = Reports::default();
-    // If two pieces have the same offset, one is a tensor without bytes.
-    pieces.sort_by_key(|(at, _)| *at);
-    for (_, piece) in pieces {
-        match piece {
-            Piece::Frame(bytes) => output.write_all(&bytes)?,
-            Piece::Tensor(job, tensor, slot) => {
-                let mut at = 0;
-                job.stream(tensor, &ignored, |bytes| {
-                    let stored = layout.stored(slot, at, bytes).1;
-                    at += bytes.len() as u64;
-                    output.write_all(&stored)
-                })?;
-            }
-            Piece::Copied(job, copied) => {
-                let written = Mutex::new(&mut output);
-                let base = job.base.unwrap_or(job.checkpoint);
-                copies::copy(base, &[copied], 1, &Uncounted(job.watch), &|_, bytes| lock(&written).write_all(bytes))?;
-            }
-        }
-    }
+    layout.in_order(
+        frame,
+        |bytes| output.write_all(bytes),
+        |slot, put| {
+            let (job, tensor) = placed[slot];
+            jobs[job].stream(tensor, &ignored, put)
+        },
+        |copied, put| {
+            // One job alone has a base.
+            let (base, put) = (jobs[0].base.unwrap_or(jobs[0].checkpoint), Mutex::new(put));
+            copies::copy(base, &[copied], 1, &Uncounted(jobs[0].watch), &|_, bytes| lock(&put)(bytes))
+        },
+    )?;
     jobs.iter().try_for_each(|job| job.unchanged())?;
     output.finish()?;
     Ok(digests)
-}
-
-/// A piece of a file that is written from beginning to end.
-enum Piece<'j> {
-    Frame(Vec<u8>),
-    Copied(&'j Pass<'j>, Copied),
-    /// The tensor's index among the tensors of the job, and in the layout.
-    Tensor(&'j Pass<'j>, usize, usize),
 }
