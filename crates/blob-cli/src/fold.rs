@@ -24,8 +24,7 @@ pub(crate) fn run(args: &Fold, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.input, Some(&args.output), context).selecting(args.only.selection());
     recipe = recipe.step(Step::fold());
     recipe.net = args.nets.file();
-    recipe.target.format = Some(format_of(&args.output, args.to)?);
-    args.writing.set(args.skip, &mut recipe.target);
+    args.writing.set(Some(format_of(&args.output, args.to)?), args.skip, &mut recipe.target);
     recipe.target.anew = true;
     let conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     // Why nothing can be folded; a plan says so among its changes.

@@ -123,8 +123,7 @@ fn chosen_of_all(args: &Merge, sources: &[Checkpoint]) -> Result<Selection, Fail
 /// Concatenates tensors of a file: a conversion, with a receipt.
 fn concatenate(args: &Merge, axis: i64, to: Format, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.inputs[0], Some(&args.output), context).selecting(args.only.selection());
-    recipe.target.format = Some(to);
-    args.writing.set(args.skip, &mut recipe.target);
+    args.writing.set(Some(to), args.skip, &mut recipe.target);
     let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let names = chosen(args, conversion.source())?;
     if names.is_empty() {

@@ -37,8 +37,7 @@ pub(crate) fn run(args: &Split, context: &Context) -> Result<Status, Failure> {
 /// Puts the parts of a tensor in its place: a conversion, with a receipt.
 fn in_one(args: &Split, axis: i64, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.file, Some(&args.output), context).selecting(args.only.selection());
-    recipe.target.format = Some(format_of(&args.output, args.to)?);
-    args.writing.set(args.skip, &mut recipe.target);
+    args.writing.set(Some(format_of(&args.output, args.to)?), args.skip, &mut recipe.target);
     let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let tensor = select_one(conversion.source(), &Selection::matching(args.tensor.clone()))?;
     let step = step(args, axis, tensor.name(), args.into.clone())?;
@@ -76,8 +75,7 @@ fn in_several(args: &Split, context: &Context) -> Result<Status, Failure> {
     // A pattern without a match gets its help here.
     select(&checkpoint, &selection)?;
     let mut recipe = recipe_of(&args.file, Some(Path::new(&destination.pattern)), context).selecting(selection);
-    recipe.target.format = Some(destination.to);
-    args.writing.set(args.skip, &mut recipe.target);
+    args.writing.set(Some(destination.to), args.skip, &mut recipe.target);
     recipe.target.divide = Some(match (args.axis, args.max_size) {
         (Some(axis), _) => {
             let tensor = select_one(&checkpoint, &Selection::matching(args.tensor.clone()))?;

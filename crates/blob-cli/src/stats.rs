@@ -5,6 +5,7 @@ mod lines;
 mod text;
 
 use blob_convert::stats::{Measured, measure_all, measure_channels};
+use blob_io::words::Listed;
 use blob_io::{Checkpoint, Entry, Error};
 
 use crate::args::Stats;
@@ -194,16 +195,14 @@ fn report_skipped(
 
 /// The number of entries and the first names, in words; `None` without any entry.
 fn count_and_names<'a>(entries: impl Iterator<Item = &'a Entry>) -> Option<(String, String)> {
-    const NAMED: usize = 3;
-    let (mut count, mut names) = (0, Vec::new());
+    let mut names: Listed<String, 3> = Listed::default();
     for entry in entries {
-        count += 1;
-        if names.len() < NAMED {
+        names.push(|| {
             let why = entry.foreign_dtype().map(str::to_owned).or_else(|| entry.unread());
             let why = why.map(|why| format!(" ({why})"));
-            names.push(format!("{:?}{}", entry.name(), why.unwrap_or_default()));
-        }
+            format!("{:?}{}", entry.name(), why.unwrap_or_default())
+        });
     }
-    let dots = if count > NAMED as u64 { ", …" } else { "" };
-    (count > 0).then(|| (units::plural(count, "tensor"), names.join(", ") + dots))
+    let dots = if names.more() > 0 { ", …" } else { "" };
+    (names.count > 0).then(|| (units::plural(names.count, "tensor"), names.first.join(", ") + dots))
 }

@@ -11,8 +11,7 @@ use crate::select::select;
 
 pub(crate) fn run(args: &Transpose, context: &Context) -> Result<Status, Failure> {
     let mut recipe = recipe_of(&args.file, args.output.as_deref(), context);
-    recipe.target.format = args.to;
-    args.writing.set(args.skip, &mut recipe.target);
+    args.writing.set(args.to, args.skip, &mut recipe.target);
     let mut conversion = Conversion::begin(recipe, args.writing.dry_run, context)?;
     let source = conversion.source();
     let chosen = select(source, &args.filter.of(&args.tensors))?;

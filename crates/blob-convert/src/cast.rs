@@ -18,22 +18,12 @@ pub(crate) struct Lost {
 /// Rounds whole elements to another dtype.
 pub(crate) fn cast((from, source): (DType, &[u8]), to: DType, target: &mut Vec<u8>) -> Lost {
     blob_ops::convert_bytes(from, source, to, target);
-    Lost { infinite: infinite((from, source), (to, target)), zeroed: zeroed((from, source), (to, target)) }
-}
-
-fn infinite((from, source): (DType, &[u8]), (to, target): (DType, &[u8])) -> u64 {
-    match blob_ops::count_nonfinite(to, target).inf {
+    // A wider dtype has every value of a narrower one, and f32 those of bf16.
+    let lost = |count: fn(DType, &[u8]) -> u64| match count(to, target) {
         0 => 0,
-        infinite => infinite.saturating_sub(blob_ops::count_nonfinite(from, source).inf),
-    }
-}
-
-/// A wider dtype has every value of a narrower one, and f32 those of bf16.
-fn zeroed((from, source): (DType, &[u8]), (to, target): (DType, &[u8])) -> u64 {
-    match zeros(to, target) {
-        0 => 0,
-        zeros_now => zeros_now.saturating_sub(zeros(from, source)),
-    }
+        now => now.saturating_sub(count(from, source)),
+    };
+    Lost { infinite: lost(|dtype, bytes| blob_ops::count_nonfinite(dtype, bytes).inf), zeroed: lost(zeros) }
 }
 
 /// How many elements of a float dtype are 0, of either sign.

@@ -129,7 +129,14 @@ pub fn digest(subject: Subject<'_>, algorithm: Algorithm, watch: &dyn Watch) -> 
 fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch) -> Result<Hashed, Error> {
     let bytes = source.len();
     let digest = match algorithm {
-        Algorithm::Blake3 => in_pieces(name, source, watch)?,
+        Algorithm::Blake3 => {
+            let hashed = Streams::new(vec![bytes]);
+            pieces_in_turn((name, source), io_threads(), watch, &|at, piece| {
+                hashed.put(0, at, piece);
+                Ok(())
+            })?;
+            hashed.finish()[0].into()
+        }
         Algorithm::Sha256 => {
             let mut hasher = algorithm.hasher();
             for_each_piece((name, source), watch, |_, piece| hasher.update(piece))?;
@@ -203,16 +210,6 @@ fn array_digests(
         digests[at] = digest;
     }
     Ok(digests)
-}
-
-/// BLAKE3 of a source.
-fn in_pieces(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<[u8; 32], Error> {
-    let hashed = Streams::new(vec![source.len()]);
-    pieces_in_turn((name, source), io_threads(), watch, &|at, piece| {
-        hashed.put(0, at, piece);
-        Ok(())
-    })?;
-    Ok(hashed.finish()[0].into())
 }
 
 fn hex(digest: [u8; 32]) -> String {

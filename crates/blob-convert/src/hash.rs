@@ -9,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
 use blake3::{CHUNK_LEN, Hash};
 use blob_io::{Checkpoint, Error, Source};
-use sha2::Digest;
 
 use crate::threads::{in_turn, lock};
 use crate::watch::Watch;
@@ -223,13 +222,6 @@ impl Tree {
         }
         Some(merge_subtrees_root(left, &right, Mode::Hash))
     }
-}
-
-/// The SHA-256 of a file as stored, also of a gzip file, in lower-case hexadecimal.
-pub(crate) fn sha256(checkpoint: &Checkpoint, watch: &dyn Watch) -> Result<String, Error> {
-    let mut hasher = sha2::Sha256::new();
-    for_each_piece((checkpoint.name(), checkpoint.stored()), watch, |_, bytes| hasher.update(bytes))?;
-    Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
 }
 
 /// Calls `take` with each piece of a source and the piece's offset, in order. Errors call the source `name`.

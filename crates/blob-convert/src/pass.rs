@@ -86,11 +86,8 @@ impl Plan<'_> {
         // The symbol and the tensors get the final names together, or neither does.
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
         let tally = Reports::default();
-        let (digests, bytes_out, is_recognised) = match &self.output {
-            Destination::Folder { path, if_exists, files } => {
-                let (digests, bytes_out) = job.folder(self, (path, *if_exists), files, &tally)?;
-                (digests, bytes_out, true)
-            }
+        let passed = match &self.output {
+            Destination::Folder { path, if_exists, files } => job.folder(self, (path, *if_exists), files, &tally)?,
             Destination::File { path, if_exists, layout } => {
                 let output = self.begin(path, *if_exists, layout)?;
                 if output.is_positioned() {
@@ -99,13 +96,10 @@ impl Plan<'_> {
                     job.pipe(self, (layout, output), &tally)?
                 }
             }
-            Destination::Shards { if_exists, shards } => {
-                let (digests, bytes_out) = job.shards(self, shards, *if_exists, &tally)?;
-                (digests, bytes_out, true)
-            }
+            Destination::Shards { if_exists, shards } => job.shards(self, shards, *if_exists, &tally)?,
             Destination::Stdout { layout } => job.pipe(self, (layout, Output::stdout()), &tally)?,
         };
-        self.summary((digests, bytes_out, is_recognised), &tally, watch)
+        self.summary(passed, &tally, watch)
     }
 
     /// As [`Plan::run`], into an output of yours in place of the file of the plan, which is not looked at. A symbol
@@ -122,12 +116,8 @@ impl Plan<'_> {
         self.summary(done, &tally, watch)
     }
 
-    fn summary(
-        &self,
-        (digests, bytes_out, is_recognised): (Digests, u64, bool),
-        tally: &Reports,
-        watch: &dyn Watch,
-    ) -> Result<Summary, Error> {
+    fn summary(&self, passed: Passed, tally: &Reports, watch: &dyn Watch) -> Result<Summary, Error> {
+        let Passed { digests, bytes_out, is_recognised } = passed;
         let contradicted = contradicted(self.checkpoint, &self.tensors, &digests.tensors, &Uncounted(watch))?;
         let contradicted = contradicted.unwrap_or_default();
         let (bytes_in, Digests { blake3, sha256, frame_left_out, .. }) = (self.checkpoint.stored().len(), digests);
@@ -158,6 +148,13 @@ impl Plan<'_> {
     }
 }
 
+/// The result of the work on one source.
+struct Passed {
+    digests: Digests,
+    bytes_out: u64,
+    is_recognised: bool,
+}
+
 /// The work on one source: its bytes are hashed, and those of the tensors go to a sink.
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
@@ -186,7 +183,7 @@ impl<'a> Pass<'a> {
         (layout, output): (&Layout, Output),
         beside: Option<Complete>,
         tally: &Reports,
-    ) -> Result<(Digests, u64, bool), Error> {
+    ) -> Result<Passed, Error> {
         let (complete, digests) = self.complete(plan, (layout, output), tally)?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
         let complete = plan.with_meanwhile(complete, layout, &digests)?;
@@ -195,7 +192,7 @@ impl<'a> Pass<'a> {
             None => complete.publish()?,
         }
         plan.remove_unnamed();
-        Ok((digests, layout.len(), is_recognised))
+        Ok(Passed { digests, bytes_out: layout.len(), is_recognised })
     }
 
     fn folder(
@@ -204,7 +201,7 @@ impl<'a> Pass<'a> {
         (path, if_exists): (&Path, IfExists),
         files: &[String],
         tally: &Reports,
-    ) -> Result<(Digests, u64), Error> {
+    ) -> Result<Passed, Error> {
         let folder = target::folder(path, if_exists, self.watch)?;
         let specs: Vec<_> = self.tensors.iter().map(|t| t.spec.clone()).collect();
         let sink = Sink::folder(&folder, &specs, files);
@@ -217,33 +214,22 @@ impl<'a> Pass<'a> {
         file.finish()?;
         plan.check_folder(folder.temporary(), path)?;
         folder.finish()?;
-        Ok((digests, written + receipt.len() as u64))
+        Ok(Passed { digests, bytes_out: written + receipt.len() as u64, is_recognised: true })
     }
 
-    fn shards(
-        self,
-        plan: &Plan<'_>,
-        shards: &Shards,
-        if_exists: IfExists,
-        tally: &Reports,
-    ) -> Result<(Digests, u64), Error> {
+    fn shards(self, plan: &Plan<'_>, shards: &Shards, if_exists: IfExists, tally: &Reports) -> Result<Passed, Error> {
         let outputs = shards.begin(self.checkpoint, if_exists)?;
         let digests = self.fill(&Sink::shards(&outputs, shards), &|_| tally)?;
         self.unchanged()?;
         let (complete, written) = shards.complete(outputs, self.tensors, &plan.metadata(&digests))?;
         shards.check_files(&complete, self.tensors, self.checkpoint)?;
         Shards::publish(complete)?;
-        Ok((digests, written))
+        Ok(Passed { digests, bytes_out: written, is_recognised: true })
     }
 
-    fn pipe(
-        self,
-        plan: &Plan<'_>,
-        (layout, output): (&Layout, Output),
-        tally: &Reports,
-    ) -> Result<(Digests, u64, bool), Error> {
+    fn pipe(self, plan: &Plan<'_>, (layout, output): (&Layout, Output), tally: &Reports) -> Result<Passed, Error> {
         let digests = piped(&[self], layout, output, tally, plan.around())?.swap_remove(0);
-        Ok((digests, layout.len(), true))
+        Ok(Passed { digests, bytes_out: layout.len(), is_recognised: true })
     }
 
     /// Tensors of a source that go into a new file unchanged.
@@ -366,7 +352,8 @@ impl<'a> Pass<'a> {
         let source = (self.checkpoint.name(), self.checkpoint.source());
         let hashed = Streams::new(vec![self.checkpoint.file_len()]);
         let uncounted = Uncounted(self.watch);
-        let sha256 = || hash::sha256(self.checkpoint, &uncounted);
+        let stored = || Subject::File { name: self.checkpoint.name(), source: self.checkpoint.stored() };
+        let sha256 = || digest(stored(), Algorithm::Sha256, &uncounted).map(|hashed| hashed.digest);
         let (passed, sha256) = run_beside(self.sha256.then_some(&sha256), || {
             hash::pieces_in_turn(source, threads, self.watch, &|at, bytes| {
                 hashed.put(0, at, bytes);
@@ -378,8 +365,7 @@ impl<'a> Pass<'a> {
         if !self.checkpoint.is_packed() {
             return Ok(OfSource { blake3: read, sha256, unpacked: None });
         }
-        let stored = Subject::File { name: self.checkpoint.name(), source: self.checkpoint.stored() };
-        let blake3 = digest(stored, Algorithm::Blake3, &uncounted)?.digest;
+        let blake3 = digest(stored(), Algorithm::Blake3, &uncounted)?.digest;
         Ok(OfSource { blake3, sha256, unpacked: Some(read) })
     }
 }

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::self_check::receipt;
 use crate::symbol::NewSymbol;
 use crate::watch::{Uncounted, Watch};
-use blob_io::words::and_more;
+use blob_io::words::Listed;
 
 /// How many changed arrays an error names.
 const NAMED: usize = 3;
@@ -68,13 +68,8 @@ fn check_unchanged(path: &Path, folder: &OutputDir, watch: &dyn Watch) -> Result
 
 fn check_digests(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
     let old = Checkpoint::open(path)?;
-    let (mut changed, mut count) = (Vec::new(), 0);
-    let checked = receipt(&old, &Uncounted(watch), &mut |finding| {
-        count += 1;
-        if changed.len() < NAMED {
-            changed.push(format!("{:?}", finding.tensor));
-        }
-    })?;
+    let mut changed: Listed<String, NAMED> = Listed::default();
+    let checked = receipt(&old, &Uncounted(watch), &mut |finding| changed.push(|| format!("{:?}", finding.tensor)))?;
     let refused = |message| Err(Error::Request { file: path.display().to_string(), message });
     if checked.is_none() {
         return refused(
@@ -82,12 +77,11 @@ fn check_digests(path: &Path, watch: &dyn Watch) -> Result<(), Error> {
                 .to_owned(),
         );
     }
-    if count == 0 {
+    if changed.count == 0 {
         return Ok(());
     }
-    let more = and_more(count - changed.len());
     refused(format!(
-        "holds arrays that were changed since they were written, which are never replaced: {}{more}; move them away, or name another folder",
-        changed.join(", ")
+        "holds arrays that were changed since they were written, which are never replaced: {}; move them away, or name another folder",
+        changed.joined()
     ))
 }

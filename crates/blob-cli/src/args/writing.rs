@@ -1,7 +1,7 @@
 //! The arguments of a command that writes tensors: whether files are replaced, anything is written, losses are refused.
 
 use blob_convert::recipe::Target;
-use blob_io::IfExists;
+use blob_io::{Format, IfExists};
 
 use super::{Skip, if_exists};
 
@@ -24,8 +24,9 @@ impl Writing {
         if_exists(self.force)
     }
 
-    /// Gives the output of a recipe these settings.
-    pub(crate) fn set(self, skip: Skip, target: &mut Target) {
+    /// Gives the output of a recipe this format and these settings.
+    pub(crate) fn set(self, to: Option<Format>, skip: Skip, target: &mut Target) {
+        target.format = to;
         (target.if_exists, target.strict) = (self.if_exists(), self.strict);
         target.skip_unsupported = skip.skip_unsupported;
     }

@@ -207,10 +207,11 @@ impl fmt::Display for Group {
             | Effect::Unlisted(_)
             | Effect::Dropped(_)
             | Effect::WayBack { .. }
-            | Effect::Followed { .. } => self.change.fmt(f),
-            Effect::Unfitting(text) | Effect::Lacking(text) | Effect::Notice(text) | Effect::Remark(text) => {
-                f.write_str(text)
-            }
+            | Effect::Followed { .. }
+            | Effect::Unfitting(_)
+            | Effect::Lacking(_)
+            | Effect::Notice(_)
+            | Effect::Remark(_) => self.change.fmt(f),
         }
     }
 }

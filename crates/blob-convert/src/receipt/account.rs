@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use blob_io::words::Listed;
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::Value;
@@ -57,7 +58,7 @@ struct Fields {
 }
 
 #[derive(Default)]
-struct Kinds(BTreeMap<String, (u64, Vec<String>)>);
+struct Kinds(BTreeMap<String, Listed<String, NAMED>>);
 
 #[derive(Deserialize)]
 struct TensorChanges {
@@ -73,11 +74,7 @@ impl<'de> Deserialize<'de> for Kinds {
                 if kinds.0.len() == KINDS && !kinds.0.contains_key(&what) {
                     continue;
                 }
-                let (tensors, named) = kinds.0.entry(what).or_default();
-                *tensors += 1;
-                if named.len() < NAMED {
-                    named.push(change.name.clone());
-                }
+                kinds.0.entry(what).or_default().push(|| change.name.clone());
             }
         })
     }
@@ -109,7 +106,7 @@ impl Account {
             history,
             sources,
             transforms: steps.filter(|steps: &Vec<Step>| steps.len() <= MAX_STEPS),
-            changes: kinds.map(|(what, (tensors, named))| Changed { what, tensors, named }).collect(),
+            changes: kinds.map(|(what, of)| Changed { what, tensors: of.count, named: of.first }).collect(),
             sources_left_out: fields.sources_left_out,
             left_out: fields.left_out.unwrap_or_default().0,
             lost_values: fields.lost_values,

@@ -319,7 +319,7 @@ fn is_sparse(entry: &Entry, name: &str, kind: &str, shape: &[u64]) -> bool {
     })
 }
 
-fn wrong(what: &str) -> Remark {
+pub(super) fn wrong(what: &str) -> Remark {
     Remark::Finding(Finding::new("", Reason::Receipt, format!("the receipt {what}")))
 }
 

@@ -6,6 +6,7 @@ use blob_io::onnx::Model;
 use blob_io::{Checkpoint, Error, Reason};
 use serde::Deserialize;
 
+use super::claims::wrong;
 use crate::finding::{Finding, Remark};
 use crate::history::receipt_text;
 use crate::model::{self, Around};
@@ -74,8 +75,4 @@ pub(super) fn compared(
         let message = format!("the graph is not the one that the receipt's steps make of the net of {}", source.name());
         Remark::Finding(Finding::new("", Reason::Receipt, message))
     }))
-}
-
-fn wrong(what: &str) -> Remark {
-    Remark::Finding(Finding::new("", Reason::Receipt, format!("the receipt {what}")))
 }
