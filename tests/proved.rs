@@ -188,3 +188,27 @@ fn exchanged_names_do_not_go_into_the_file_that_the_receipt_names() {
     }
     assert_eq!(values(&out, "a/0"), [1.0, 2.0]);
 }
+
+/// Arrays without names keep the order of their numbers, whatever order a format gives to `@10` and `@2`; the proof
+/// pairs them so.
+#[test]
+fn numbered_arrays_are_written_and_proved_in_the_order_of_their_numbers() {
+    let folder = Folder::new();
+    let numbers: Vec<[f32; 12]> = (0..12).map(|number| [number as f32; 12]).collect();
+    let names: Vec<[String; 2]> = (0..12).map(|number| [format!("@{number}"), format!("@{number}.diff")]).collect();
+    let array = |number: usize, part: usize| (&*names[number][part], vec![number + 1], &numbers[number][..=number]);
+    let arrays: Vec<_> = (0..12).flat_map(|number| [array(number, 0), array(number, 1)]).collect();
+    let mut arrays: Vec<(&str, &[usize], &[f32])> =
+        arrays.iter().map(|(name, shape, values)| (*name, &shape[..], *values)).collect();
+    arrays.sort_by_key(|(name, ..)| *name);
+    for (format, ending) in [(Format::Npz, "npz"), (Format::Hdf5, "h5"), (Format::MxnetList, "params")] {
+        let source = folder.file(&format!("sorted.{ending}"));
+        write(&source, format, &arrays);
+        for (to, tenth) in [("neoml-array", "@20"), ("blobprotovector", "@10")] {
+            let written = folder.file(&format!("{ending}.{to}"));
+            blob(&["convert", &source, "--to", to, "-o", &written]).ok();
+            assert_eq!(values(&written, tenth), [10.0; 11], "{source} to {to}");
+            blob(&["verify", &written, "--against", &source]).ok();
+        }
+    }
+}

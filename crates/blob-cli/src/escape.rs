@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use blob_io::TensorName;
-
 /// Escapes a name, so that different names look different.
 pub(crate) fn escape(name: &str) -> Cow<'_, str> {
     escape_by(name, Rule { is_name: true, ascii: false })
@@ -19,10 +17,15 @@ pub(crate) fn escape_ascii(name: &str) -> Cow<'_, str> {
 }
 
 /// Escapes a name for a field between tabs: a spreadsheet takes one with `=`, `+`, `-` or `@` for a formula.
-/// The names that blob gives (`@0`, `@7/0`, `@0.diff`) stay.
+/// Numbers behind `@` call no function, so the names that blob gives (`@0`, `@7/0`, `@0.diff`) stay, and paths that
+/// look like these.
 pub(crate) fn escape_field(name: &str, ascii: bool) -> Cow<'_, str> {
     let escaped = if ascii { escape_ascii(name) } else { escape(name) };
-    let is_formula = escaped.starts_with(['=', '+', '-', '@']) && !TensorName::of(name).is_given();
+    let is_formula = match escaped.as_bytes() {
+        [b'@', b'0'..=b'9', rest @ ..] => !rest.iter().all(|c| c.is_ascii_alphanumeric() || b"/.#".contains(c)),
+        [first, ..] => b"=+-@".contains(first),
+        [] => false,
+    };
     match escaped.as_bytes() {
         [first, ..] if is_formula => Cow::Owned(format!("\\x{first:02x}{}", &escaped[1..])),
         _ => escaped,
@@ -111,6 +114,17 @@ mod tests {
     fn plain_names_are_untouched() {
         for name in ["conv1/0", "arg:fc1_weight", "@3", "名前", "a b", "e\u{301}té", ""] {
             assert!(matches!(escape(name), Cow::Borrowed(same) if same == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_no_formula() {
+        for kept in ["@0", "@7/0", "@0.diff", "@3/weight", "@1/net.npz", "@03", "w=1", ""] {
+            assert_eq!(escape_field(kept, false), kept);
+        }
+        for formula in ["=cmd|A0", "+1", "-w", "@SUM(1)", "@1+cmd", "@"] {
+            let escaped = escape_field(formula, true);
+            assert_eq!(escaped, format!("\\x{:02x}{}", formula.as_bytes()[0], &formula[1..]), "{formula}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `blob split`: splits the tensors of a file into several files, or one tensor into parts.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use blob_convert::change::Group;
@@ -7,7 +8,7 @@ use blob_convert::recipe::Divide;
 use blob_convert::report::json::{self, Document, FILE, Field, Fields, STRINGS, Type, field, properties};
 use blob_convert::transform::{Registry, Split as Divided};
 use blob_convert::{Folders, Plan, Plans, Selection, Silent};
-use blob_io::{Checkpoint, Format, Nets};
+use blob_io::{Checkpoint, Error, Format, Nets};
 use serde_json::json;
 
 use crate::args::{Split, is_written};
@@ -133,7 +134,9 @@ fn check_parent(folder: &Path) -> Result<(), Failure> {
     if parent.is_dir() {
         return Ok(());
     }
-    Err(Failure::new(format!("{}: the folder {} is missing", folder.display(), parent.display())))
+    let text = format!("the folder {} is missing", parent.display());
+    let (file, source) = (folder.display().to_string(), io::Error::new(io::ErrorKind::NotFound, text));
+    Err(Error::Io { file, action: "write".to_owned(), source }.into())
 }
 
 /// The paths and the format of the output files.

@@ -138,7 +138,7 @@ pub enum Effect {
     },
     /// Finite values become infinite.
     Infinite {
-        /// The event with the dtype: `values became infinite as f16`.
+        /// The event with the dtype: `became infinite as f16`.
         words: Cow<'static, str>,
     },
     /// Values other than 0 become 0.

@@ -6,6 +6,7 @@
 use blob_core::Shape;
 use blob_io::{Checkpoint, Entry, Error, Kind, Sparse, TensorName};
 
+use crate::stored::in_order;
 use crate::watch::{Watch, Watched};
 
 /// An event of the walk over two files.
@@ -169,10 +170,11 @@ fn arrays(file: &Checkpoint) -> impl Iterator<Item = &Entry> {
     file.entries().iter().filter(|entry| entry.kind() != Kind::None)
 }
 
-/// Pairs the tensors of two files in order. Where both files store sparse arrays, parts of one kind make a pair: each
+/// Pairs the tensors of two files in order: the order of a file's own, or that of the numbers where all names are
+/// numbers, as a conversion writes them. Where both files store sparse arrays, parts of one kind make a pair: each
 /// format has another order of parts.
 fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'a Entry)> {
-    let mut both: [Vec<&Entry>; 2] = [arrays(ours).collect(), arrays(theirs).collect()];
+    let mut both = [ours, theirs].map(|file| in_order(arrays(file).collect(), |entry| entry.name()));
     if both.iter().all(|entries| entries.iter().any(|entry| entry.sparse().is_some())) {
         let whole = |entry: &Entry| entry.sparse().map(|sparse| sparse.name.clone());
         for entries in &mut both {

@@ -7,6 +7,6 @@ mod mixed;
 mod union;
 
 pub use groups::by_layer;
-pub(crate) use groups::{by_size, name_beside, singles};
+pub(crate) use groups::{by_size, names_beside, singles};
 pub use joined::Joined;
 pub use union::{Clash, Union};

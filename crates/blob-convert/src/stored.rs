@@ -307,17 +307,22 @@ pub(crate) fn numbered<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> 
     names.map(number).collect()
 }
 
-/// For each tensor of these names, the index of the blob that the tensor becomes. Where all names are `@<number>`, the
-/// numbers decide, because other formats sort `@10` before `@2`; else the order of the tensors.
+/// For each tensor of these names, the index of the blob that the tensor becomes.
 pub(crate) fn places<'n>(names: impl Iterator<Item = &'n str>) -> Vec<usize> {
-    let numbers: Vec<Option<usize>> = names.map(|name| TensorName::of(name).position()).collect();
-    let mut order: Vec<usize> = (0..numbers.len()).collect();
-    if numbers.iter().all(Option::is_some) {
-        order.sort_by_key(|tensor| numbers[*tensor]);
-    }
-    let mut places = vec![0; numbers.len()];
-    order.into_iter().enumerate().for_each(|(place, tensor)| places[tensor] = place);
+    let order = in_order(names.enumerate().collect(), |(_, name)| *name);
+    let mut places = vec![0; order.len()];
+    order.into_iter().enumerate().for_each(|(place, (tensor, _))| places[tensor] = place);
     places
+}
+
+/// Tensors in the order of their numbers where all names are `@<number>`, because other formats sort `@10` before `@2`;
+/// else in the order that they have.
+pub(crate) fn in_order<T>(mut tensors: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+    let number = |tensor: &T| TensorName::of(name(tensor)).position();
+    if tensors.iter().all(|tensor| number(tensor).is_some()) {
+        tensors.sort_by_key(number);
+    }
+    tensors
 }
 
 #[cfg(test)]

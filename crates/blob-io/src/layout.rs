@@ -233,14 +233,14 @@ impl Layout {
     {
         let tensors = self.offsets().iter().enumerate().map(|(tensor, at)| (*at, Piece::Tensor(tensor)));
         let frame = frame.into_iter().map(|(at, bytes)| (at, Piece::Frame(bytes)));
-        let copies = self.copies().iter().map(|copied| (copied.to, Piece::Copied(*copied)));
+        let copies = self.copies().iter().enumerate().map(|(copy, copied)| (copied.to, Piece::Copied(copy)));
         let mut pieces: Vec<(u64, Piece)> = tensors.chain(frame).chain(copies).collect();
         // Of two pieces at one offset, the tensor is empty and comes first.
         pieces.sort_by_key(|(at, _)| *at);
         for (_, piece) in pieces {
             match piece {
                 Piece::Frame(bytes) => write(&bytes)?,
-                Piece::Copied(from) => copied(from, &mut write)?,
+                Piece::Copied(copy) => copied(self.copies()[copy], &mut write)?,
                 Piece::Tensor(number) => match self.placed.interleaved.get(&number) {
                     None => tensor(number, &mut write)?,
                     Some(interleaved) => {
@@ -262,11 +262,11 @@ impl Layout {
     }
 }
 
-/// A piece of a file that is written from beginning to end.
+/// A piece of a file that is written from beginning to end: bytes, or the index of a tensor or a copy.
 enum Piece {
     Frame(Vec<u8>),
     Tensor(usize),
-    Copied(Copied),
+    Copied(usize),
 }
 
 /// The members' checksums as (offset, bytes), in ascending order of the offsets.

@@ -23,7 +23,13 @@ pub(super) fn run(arguments: &[&str]) -> Result<()> {
         bail!("NOT INSTALLED: cargo-mutants; `{INSTALL}` installs it");
     }
     let fork = shell::read(shell::program("git").args(["merge-base", base, "HEAD"]))?;
-    let diff = shell::read(shell::program("git").args(["diff", "--no-ext-diff", fork.trim()]))?;
+    let diff = shell::read(shell::program("git").args([
+        "diff",
+        "--no-ext-diff",
+        "--src-prefix=a/",
+        "--dst-prefix=b/",
+        fork.trim(),
+    ]))?;
     let packages = packages(&diff);
     if packages.is_empty() {
         println!("mutants: no line of a crate changed since {base}");

@@ -59,17 +59,20 @@ fn arrays(checkpoint: &Checkpoint) -> impl Iterator<Item = (usize, &Entry)> {
     checkpoint.entries().iter().enumerate().filter(|(_, entry)| entry.kind() != Kind::None)
 }
 
-/// The name of a tensor among tensors of other files: the entry's name, or, where the file stores no names, one made
-/// from `stem`.
-pub(crate) fn name_beside(checkpoint: &Checkpoint, entry: &Entry, stem: &str) -> String {
-    if !is_unnamed(checkpoint) {
-        return entry.name().to_owned();
+/// The names of a file's tensors among tensors of other files: the entry's name, or, where the file stores no names,
+/// one made from `stem`.
+pub(crate) fn names_beside(checkpoint: &Checkpoint, stem: String) -> impl Fn(&Entry) -> String + use<> {
+    let (is_unnamed, entries) = (is_unnamed(checkpoint), checkpoint.entries());
+    let is_single = entries.iter().all(|entry| entry.position() == entries[0].position());
+    move |entry| {
+        if !is_unnamed {
+            entry.name().to_owned()
+        } else if is_single {
+            TensorName::new(&stem, TensorName::of(entry.name()).kind).to_string()
+        } else {
+            format!("{stem}{}", entry.name())
+        }
     }
-    let is_single = checkpoint.entries().iter().all(|other| other.position() == entry.position());
-    if is_single {
-        return TensorName::new(stem, TensorName::of(entry.name()).kind).to_string();
-    }
-    format!("{stem}{}", entry.name())
 }
 
 #[cfg(test)]

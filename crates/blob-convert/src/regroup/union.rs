@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use blob_io::{Checkpoint, Error, Group, Kind, TensorName};
 
-use super::name_beside;
+use super::names_beside;
 use crate::change::{Change, Effect, listed};
 use crate::chosen::{read_entry, unsupported};
 use crate::pairing::is_unnamed;
@@ -104,6 +104,7 @@ impl<'a> Union<'a> {
         for ((checkpoint, prefix), places) in sources.into_iter().zip(taken) {
             checkpoint.check_whole()?;
             let (first, mut has_prefix) = (union.tensors.len(), !is_single && is_unnamed(checkpoint));
+            let name_beside = names_beside(checkpoint, prefix.clone());
             let entries = places.into_iter().map(|place| (place, &checkpoint.entries()[place]));
             for (place, entry) in entries.filter(|(_, entry)| entry.kind() != Kind::None) {
                 let own = entry.name();
@@ -121,7 +122,7 @@ impl<'a> Union<'a> {
                     (union.is_prefixed, has_prefix) = (true, true);
                     prefixed(own, &prefix)
                 } else {
-                    name_beside(checkpoint, entry, &prefix)
+                    name_beside(entry)
                 };
                 if let Some(other) = names.get(&name) {
                     let files = [(*other).to_owned(), checkpoint.name().to_owned()];

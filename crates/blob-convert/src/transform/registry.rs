@@ -199,7 +199,8 @@ impl Registry {
     pub(crate) fn fits_net(&self, name: &str, settings: &Value) -> bool {
         match self.read(name, settings) {
             Ok(step) => step.fits_net(),
-            Err(_) => matches!(Own::of(name), Some(Own::Fold | Own::Bn | Own::FixGamma)),
+            // The settings are found later, or refused where the step is read.
+            Err(_) => matches!(Own::of(name), Some(Own::Fold | Own::Bn | Own::FixGamma | Own::Rgb | Own::Dtype)),
         }
     }
 
@@ -364,7 +365,7 @@ mod tests {
         assert!(!keep("bn", Value::Null) && !keep("rgb", json!({})) && !keep("of nobody", json!({})));
         assert!(keep("kept", json!({ "declares": true })) && !keep("kept", json!({ "declares": false })));
         let fits = |name| registry.fits_net(name, &json!({}));
-        assert!(["fold", "bn", "fix-gamma", "rgb"].into_iter().all(fits));
+        assert!(["fold", "bn", "fix-gamma", "rgb", "dtype"].into_iter().all(fits));
         assert!(!["eps", "torch-layout", "names", "select", "kept"].into_iter().any(fits));
         let ours: [(&dyn Transform, Own); 5] = [
             (&Selection::default(), Own::Select),
