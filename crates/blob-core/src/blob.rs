@@ -7,8 +7,8 @@ use synced_mem::{HostPool, Queue, SharedMem};
 
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::part::Part;
-use crate::shape::extents::Shape;
 use crate::view::{View, ViewMut};
 
 /// A tensor whose dtype is known at run time, with a second memory of the same shape for its gradient.

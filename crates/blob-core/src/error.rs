@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::dtype::DType;
+use crate::extents::{MAX_AXES, Shape};
 use crate::names::{BlobDim, Nchw};
 use crate::part::Part;
-use crate::shape::extents::{MAX_AXES, Shape};
 
 /// A failed blob operation. Whatever failed, the blob is as it was before, but for copies of both parts: the data may
 /// have been copied when the diff fails.

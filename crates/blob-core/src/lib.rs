@@ -48,7 +48,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 
-// From the ground up: `dtype`, `shape::extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`;
+// From the ground up: `dtype`, `extents`, `names`, `part`; `error`; `parse`, `shape`; `guards`; `view`; `blob`;
 // `typed`, `window`; `in_place`; `prefetch`; `dlpack`.
 mod blob;
 #[cfg(feature = "dlpack")]
@@ -56,6 +56,7 @@ mod blob;
 pub mod dlpack;
 mod dtype;
 mod error;
+mod extents;
 #[allow(unsafe_code)]
 mod guards;
 mod in_place;
@@ -74,6 +75,7 @@ pub mod strategies;
 pub use blob::AnyBlob;
 pub use dtype::{DType, Element};
 pub use error::Error;
+pub use extents::{MAX_AXES, Shape};
 pub use guards::{Ref, RefMut};
 pub use in_place::BlobMut;
 pub use names::{BlobDim, Nchw};
@@ -81,7 +83,6 @@ pub use part::Part;
 pub use prefetch::prefetch;
 pub use shape::axis::Axis;
 pub use shape::dims7::Dims7;
-pub use shape::extents::{MAX_AXES, Shape};
 pub use typed::Blob;
 pub use view::{View, ViewMut};
 pub use window::{Window, WindowMut, WindowRef, Windows};

@@ -4,15 +4,14 @@
 
 pub(crate) mod axis;
 pub(crate) mod dims7;
-pub(crate) mod extents;
 mod legacy;
 
 use std::ops::{Bound, Range, RangeBounds};
 
 use axis::Axis;
-use extents::{MAX_AXES, Shape};
 
 use crate::error::Error;
+use crate::extents::{MAX_AXES, Shape};
 
 impl Shape {
     /// A shape of these extents.

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample;
 
 use crate::dtype::DType;
+use crate::extents::{MAX_AXES, Shape};
 use crate::shape::dims7::Dims7;
-use crate::shape::extents::{MAX_AXES, Shape};
 
 pub use blobs::{blobs, windows};
 

@@ -10,9 +10,9 @@ use synced_mem::{HostBuffer, HostPool, SharedMem};
 use crate::blob::AnyBlob;
 use crate::dtype::Element;
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::guards::{Ref, RefMut};
 use crate::part::Part;
-use crate::shape::extents::Shape;
 use crate::view::ViewMut;
 use crate::window::WindowMut;
 

@@ -10,8 +10,8 @@ use synced_mem::{DeviceMut, DeviceRef, Queue, SharedMem};
 
 use crate::dtype::{DType, Element};
 use crate::error::Error;
+use crate::extents::{MAX_AXES, Shape};
 use crate::guards::{Ref, RefMut};
-use crate::shape::extents::{MAX_AXES, Shape};
 use crate::shape::{bounds, linear};
 
 /// Elements of a blob's data, or of its diff, for reading: all of them, those of a window, or a [`range`](Self::range).

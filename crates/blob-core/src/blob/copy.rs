@@ -3,8 +3,8 @@
 
 use super::AnyBlob;
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::part::Part;
-use crate::shape::extents::Shape;
 
 impl AnyBlob {
     /// Copies the data, the diff or both ([`Part::BOTH`]) of a blob of the same shape and dtype (`CopyFrom` of Caffe

@@ -5,7 +5,7 @@ use synced_mem::SharedMem;
 
 use super::{AnyBlob, byte_len};
 use crate::error::Error;
-use crate::shape::extents::Shape;
+use crate::extents::Shape;
 
 impl AnyBlob {
     /// How many elements [`reshape`](Self::reshape) can grow to without fresh memories.

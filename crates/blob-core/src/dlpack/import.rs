@@ -12,8 +12,8 @@ use super::{CPU, CUDA_HOST, DLDevice, DLManagedTensor, DLManagedTensorVersioned,
 use crate::blob::AnyBlob;
 use crate::dtype::DType;
 use crate::error::Error;
+use crate::extents::{MAX_AXES, Shape};
 use crate::part::Part;
-use crate::shape::extents::{MAX_AXES, Shape};
 
 /// A struct of DLPack that is lent: the versioned one or the older one.
 pub trait Managed: sealed::Managed {}

@@ -4,8 +4,8 @@
 use std::fmt;
 
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::names::{BlobDim, Nchw};
-use crate::shape::extents::Shape;
 
 /// A name of an axis of a shape: `2usize`, `2`, `-1`, [`Nchw::Channels`], [`BlobDim::Height`]. Sealed.
 ///

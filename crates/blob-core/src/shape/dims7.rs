@@ -6,8 +6,8 @@ use std::ops::Index;
 
 use super::checked_count;
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::names::BlobDim;
-use crate::shape::extents::Shape;
 
 /// The axes of every NeoML blob.
 const AXES: usize = BlobDim::ALL.len();

@@ -2,8 +2,8 @@
 //! Relies on the shape's bounds, and does not repeat upstream's, which let an index one past the end through.
 
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::names::Nchw;
-use crate::shape::extents::Shape;
 
 /// The axes of a legacy blob.
 const LEGACY_AXES: usize = Nchw::ALL.len();

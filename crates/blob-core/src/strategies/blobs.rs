@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::{dtypes, shapes};
 use crate::blob::AnyBlob;
 use crate::dtype::DType;
-use crate::shape::extents::Shape;
+use crate::extents::Shape;
 
 /// Blobs of the shapes of [`shapes`] and of every dtype, with data of arbitrary bytes that are values of the dtype, and
 /// with a diff like that or an untouched one.

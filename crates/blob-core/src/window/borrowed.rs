@@ -8,9 +8,9 @@ use std::ops::{Range, RangeBounds};
 use crate::blob::AnyBlob;
 use crate::blob::copy::expect_shape;
 use crate::error::Error;
+use crate::extents::Shape;
 use crate::part::Part;
 use crate::shape::bounds;
-use crate::shape::extents::Shape;
 use crate::view::{View, ViewMut};
 
 /// Some steps of a blob along its outermost axis, for reading. Made by [`AnyBlob::window`].
