@@ -143,7 +143,8 @@ fn room_for_a_block_that_could_not_be_had_is_given_back() {
     memories[1].upload(&queue, ..).unwrap();
 }
 
-/// A budget of an eighth of the bytes.
+/// A budget of an eighth of the bytes. A thread that is refused asks again until the others have given their tokens
+/// back, so each step of each thread is served at last, whatever the scheduler does.
 #[test]
 fn threads_share_a_budget_without_a_deadlock_or_a_wrong_byte() {
     let (device, _queue) = device();
@@ -152,37 +153,29 @@ fn threads_share_a_budget_without_a_deadlock_or_a_wrong_byte() {
         .map(|nth| if nth % 2 == 0 { SharedMem::of(Tape::new(1024)) } else { SharedMem::from(pattern(0..1024)) })
         .collect();
     memories.iter().for_each(|memory| budget.add(memory));
-    let met = thread::scope(|scope| {
+    thread::scope(|scope| {
         let (budget, memories, device) = (&budget, &memories, &device);
-        let threads: Vec<_> = (0..4_usize)
-            .map(|thread| {
-                scope.spawn(move || {
-                    let queue: Arc<dyn Queue> = device.queue().unwrap();
-                    let mut met = 0;
-                    for step in 0..300 {
-                        let memory = &memories[(step * 7 + thread * 5) % 16];
+        for nth in 0..4_usize {
+            scope.spawn(move || {
+                let queue: Arc<dyn Queue> = device.queue().unwrap();
+                for step in 0..300 {
+                    let memory = &memories[(step * 7 + nth * 5) % 16];
+                    let token = loop {
                         match memory.device(&queue, 16..48) {
-                            Ok(token) => {
-                                met += 1;
-                                let expected = pattern(16..48);
-                                launch(&*queue, [token.arg()], move |args| {
-                                    assert_eq!(args[0].bytes(), expected);
-                                })
-                                .unwrap();
-                            }
-                            Err(Error::OverBudget { .. }) => {}
+                            Ok(token) => break token,
+                            Err(Error::OverBudget { .. }) => thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }
                         assert!(budget.stats().in_use <= 2048);
-                    }
-                    queue.synchronize().unwrap();
-                    met
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+                    };
+                    let expected = pattern(16..48);
+                    launch(&*queue, [token.arg()], move |args| assert_eq!(args[0].bytes(), expected)).unwrap();
+                    assert!(budget.stats().in_use <= 2048);
+                }
+                queue.synchronize().unwrap();
+            });
+        }
     });
-    assert!(met > 300, "{met}");
     assert!(budget.stats().peak <= 2048 && budget.stats().evicted.count > 100);
     for memory in &memories {
         assert_eq!(memory.host(..).unwrap()[..], pattern(0..1024));
