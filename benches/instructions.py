@@ -10,7 +10,7 @@ import os, re, shutil, subprocess, sys, tempfile
 
 ROUNDS = 1000
 # The accesses, and the bars on the ratio to the older commit.
-BARS = {"nothing_to_do": 0.85, "owned_token": 0.85, "write_borrow": 0.80, "part_read": 1.0, "owned_read": 1.1}
+BARS = {"nothing_to_do": 0.85, "owned_token": 0.85, "write_borrow": 0.80, "whole_read": 1.0, "read_again": 1.0, "part_read": 1.0, "owned_read": 1.1}
 EXAMPLE = "crates/synced-mem/examples/walk.rs"
 
 

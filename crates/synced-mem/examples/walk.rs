@@ -28,6 +28,16 @@ fn part_read(memory: &SharedMem) -> Result<u8, Error> {
 }
 
 #[inline(never)]
+fn whole_read(memory: &SharedMem) -> Result<u8, Error> {
+    memory.host(..).map(|bytes| bytes[64])
+}
+
+#[inline(never)]
+fn read_again(memory: &SharedMem) -> Result<u8, Error> {
+    memory.host(..).map(|bytes| bytes[65])
+}
+
+#[inline(never)]
 fn write_borrow(memory: &SharedMem) -> Result<(), Error> {
     memory.host_mut(64..128).map(|mut bytes| bytes[0] = 3)
 }
@@ -50,6 +60,8 @@ fn main() -> Result<(), Error> {
     for _ in 0..rounds {
         nothing_to_do(black_box(&shared), &queue)?;
         owned_token(black_box(&owned), &queue)?;
+        whole_read(black_box(&host))?;
+        read_again(black_box(&host))?;
         part_read(black_box(&host))?;
         write_borrow(black_box(&host))?;
         owned_read(black_box(&owned))?;
