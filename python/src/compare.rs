@@ -8,7 +8,7 @@ use blob_convert::recipe::NetFile;
 use blob_convert::transform::ignored;
 use blob_convert::verify::{self, By, Finding, Remark};
 use blob_io::mxnet::Symbol;
-use blob_io::{Checkpoint, Entry, Error, FileSource, Reason};
+use blob_io::{Entry, Error, FileSource, Reason, Source};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -68,18 +68,12 @@ pub(crate) fn check<'py>(
         let mut found = Found { is_strict: strict, ..Found::default() };
         verify::arrays(checkpoint, watch, &mut |remark| found.remark(remark))?;
         found.findings.extend(checkpoint.faults().iter().map(|fault| Finding::of_fault("", fault)));
-        let warnings = checkpoint.warnings().iter().map(ToString::to_string);
-        if strict {
-            found.findings.extend(warnings.map(|warning| Finding::new("", Reason::Warning, warning)));
-        } else {
-            found.notes.extend(warnings);
+        for warning in checkpoint.warnings() {
+            found.remark(Remark::Unproven(Finding::new("", Reason::Warning, warning.to_string())));
         }
         let described = net.map(NetFile::Prototxt);
         let described = described.or_else(|| other.and(symbol.clone()).map(NetFile::Symbol));
-        let mut by = By::default();
-        if let Some(file) = described {
-            by.net = Some(file.read()?);
-        }
+        let by = By { net: described.map(|file| file.read()).transpose()?, ..By::default() };
         found.notes.extend(ignored(checkpoint, by.net.as_deref()).iter().map(ToString::to_string));
         if !is_part {
             verify::claims(checkpoint, &mut |remark| found.remark(remark));
@@ -183,12 +177,8 @@ pub(crate) fn content_hash(
     progress: Option<&Bound<'_, PyAny>>,
 ) -> Result<String, Stop> {
     let opened = file.opened()?;
-    let total = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
-    let progress = Progress::new(progress)?;
-    Ok(beside(py, (&progress, total), move |watch| {
-        digest(Subject::Tensors(&opened.checkpoint as &Checkpoint), algorithm(sha256), watch)
-    })?
-    .digest)
+    let bytes = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
+    hashed(py, Subject::Tensors(&opened.checkpoint), sha256, (progress, bytes))
 }
 
 /// The digest of a file's bytes, whatever the file is: `blob hash`.
@@ -202,13 +192,16 @@ pub(crate) fn file_hash(
 ) -> Result<String, Stop> {
     let name = path.display().to_string();
     let source = FileSource::open(&path).map_err(|source| Error::Open { file: name.clone(), source })?;
-    let (progress, total) = (Progress::new(progress)?, blob_io::Source::len(&source));
-    Ok(beside(py, (&progress, total), move |watch| {
-        digest(Subject::File { name: &name, source: &source }, algorithm(sha256), watch)
-    })?
-    .digest)
+    hashed(py, Subject::File { name: &name, source: &source }, sha256, (progress, Source::len(&source)))
 }
 
-fn algorithm(sha256: bool) -> Algorithm {
-    if sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 }
+fn hashed(
+    py: Python<'_>,
+    subject: Subject<'_>,
+    sha256: bool,
+    (progress, bytes): (Option<&Bound<'_, PyAny>>, u64),
+) -> Result<String, Stop> {
+    let algorithm = if sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
+    let progress = Progress::new(progress)?;
+    Ok(beside(py, (&progress, bytes), |watch| digest(subject, algorithm, watch))?.digest)
 }

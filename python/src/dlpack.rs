@@ -28,9 +28,6 @@ use crate::tensor::Tensor;
 use crate::work::here;
 use strided::Strided;
 
-const VERSIONED: &CStr = c"dltensor_versioned";
-const LEGACY: &CStr = c"dltensor";
-
 /// The memory behind a capsule's tensor.
 struct Lent {
     _block: Arc<Block>,
@@ -39,16 +36,19 @@ struct Lent {
 }
 
 /// A struct that a capsule holds.
-trait Managed: Sized {
-    const NAME: &'static CStr;
+trait Managed: Sized + 'static {
+    /// The capsule's name, and the name once a consumer has taken the struct.
+    const NAMES: [&CStr; 2];
 
     fn new(tensor: DLTensor, lent: *mut Lent, flags: u64) -> Self;
 
     fn lent(&self) -> *mut Lent;
+
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
 }
 
 impl Managed for DLManagedTensor {
-    const NAME: &'static CStr = LEGACY;
+    const NAMES: [&CStr; 2] = [c"dltensor", c"used_dltensor"];
 
     fn new(dl_tensor: DLTensor, lent: *mut Lent, _: u64) -> Self {
         Self { dl_tensor, manager_ctx: lent.cast(), deleter: Some(delete::<Self>) }
@@ -57,10 +57,14 @@ impl Managed for DLManagedTensor {
     fn lent(&self) -> *mut Lent {
         self.manager_ctx.cast()
     }
+
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
+        self.deleter
+    }
 }
 
 impl Managed for DLManagedTensorVersioned {
-    const NAME: &'static CStr = VERSIONED;
+    const NAMES: [&CStr; 2] = [c"dltensor_versioned", c"used_dltensor_versioned"];
 
     fn new(dl_tensor: DLTensor, lent: *mut Lent, flags: u64) -> Self {
         Self { version: VERSION, manager_ctx: lent.cast(), deleter: Some(delete::<Self>), flags, dl_tensor }
@@ -68,6 +72,10 @@ impl Managed for DLManagedTensorVersioned {
 
     fn lent(&self) -> *mut Lent {
         self.manager_ctx.cast()
+    }
+
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
+        self.deleter
     }
 }
 
@@ -84,10 +92,10 @@ unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
 /// Frees the tensor of a capsule that no consumer has taken: one that has renames the capsule.
 unsafe extern "C" fn unused<M: Managed>(capsule: *mut ffi::PyObject) {
     // SAFETY: Python calls the destructor with a capsule that is alive for the call.
-    let is_ours = unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 1;
+    let is_ours = unsafe { ffi::PyCapsule_IsValid(capsule, M::NAMES[0].as_ptr()) } == 1;
     if is_ours {
         // SAFETY: the capsule is valid under this name, and so holds the struct of `capsule`, which no consumer has.
-        unsafe { delete(ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()).cast::<M>()) };
+        unsafe { delete(ffi::PyCapsule_GetPointer(capsule, M::NAMES[0].as_ptr()).cast::<M>()) };
     }
 }
 
@@ -120,7 +128,8 @@ fn capsule<'py, M: Managed>(
     let pointer = NonNull::from(Box::leak(managed));
     // SAFETY: the pointer is that of a box that lives until its deleter runs: a consumer calls it once, and where none
     // comes `unused` does. Both may run in any thread.
-    let made = unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer.cast(), M::NAME, Some(unused::<M>)) };
+    let made =
+        unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer.cast(), M::NAMES[0], Some(unused::<M>)) };
     if made.is_err() {
         // SAFETY: no capsule holds the box.
         unsafe { delete(pointer.as_ptr()) };
@@ -197,25 +206,28 @@ impl Tensor {
 }
 
 /// A tensor that another library has handed over; dropped, it is given back.
-struct Taken(NonNull<DLManagedTensor>);
-struct TakenVersioned(NonNull<DLManagedTensorVersioned>);
+struct Taken<M: Managed>(NonNull<M>);
 
-impl Drop for Taken {
-    fn drop(&mut self) {
-        // SAFETY: `taken` has renamed the capsule, which makes this the one that calls the deleter, once.
+impl<M: Managed> Taken<M> {
+    /// The tensor of a capsule of this kind. The new name tells everybody that it is ours.
+    fn of(capsule: &Bound<'_, PyAny>) -> Option<Self> {
+        let [name, used] = M::NAMES.map(CStr::as_ptr);
+        // SAFETY: `capsule` is a reference that lives for this call, and its name is compared before its pointer, which
+        // is not null then, is taken as that name's struct.
         unsafe {
-            if let Some(deleter) = self.0.as_ref().deleter {
-                deleter(self.0.as_ptr());
-            }
+            let is_of_this_kind = ffi::PyCapsule_IsValid(capsule.as_ptr(), name) == 1;
+            let pointer = is_of_this_kind.then(|| ffi::PyCapsule_GetPointer(capsule.as_ptr(), name).cast::<M>())?;
+            ffi::PyCapsule_SetName(capsule.as_ptr(), used);
+            NonNull::new(pointer).map(Self)
         }
     }
 }
 
-impl Drop for TakenVersioned {
+impl<M: Managed> Drop for Taken<M> {
     fn drop(&mut self) {
-        // SAFETY: `taken` has renamed the capsule, which makes this the one that calls the deleter, once.
+        // SAFETY: `of` has renamed the capsule, which makes this the one that calls the deleter, once.
         unsafe {
-            if let Some(deleter) = self.0.as_ref().deleter {
+            if let Some(deleter) = self.0.as_ref().deleter() {
                 deleter(self.0.as_ptr());
             }
         }
@@ -238,31 +250,19 @@ pub(crate) fn taken(array: &Bound<'_, PyAny>) -> Result<Given, Stop> {
         Err(error) if error.is_instance_of::<PyTypeError>(py) => array.call_method0("__dlpack__")?,
         capsule => capsule?,
     };
-    // SAFETY: `capsule` is a reference that lives for this call; its name is compared before its pointer is taken as
-    // that name's struct, and the new name tells everybody that the tensor is ours.
-    unsafe {
-        let object = capsule.as_ptr();
-        if ffi::PyCapsule_IsValid(object, VERSIONED.as_ptr()) == 1 {
-            let pointer = ffi::PyCapsule_GetPointer(object, VERSIONED.as_ptr()).cast::<DLManagedTensorVersioned>();
-            ffi::PyCapsule_SetName(object, c"used_dltensor_versioned".as_ptr());
-            let taken = TakenVersioned(NonNull::new(pointer).ok_or_else(no_capsule)?);
-            if taken.0.as_ref().version.major != VERSION.major {
-                return Err(PyBufferError::new_err("the array has another version of DLPack than 1").into());
-            }
-            return given(py, &taken.0.as_ref().dl_tensor, Box::new(taken));
+    if let Some(taken) = Taken::<DLManagedTensorVersioned>::of(&capsule) {
+        // SAFETY: the struct is ours until `taken` is dropped, and `given` gets `taken` beside the reference.
+        let managed = unsafe { taken.0.as_ref() };
+        if managed.version.major != VERSION.major {
+            return Err(PyBufferError::new_err("the array has another version of DLPack than 1").into());
         }
-        if ffi::PyCapsule_IsValid(object, LEGACY.as_ptr()) == 1 {
-            let pointer = ffi::PyCapsule_GetPointer(object, LEGACY.as_ptr()).cast::<DLManagedTensor>();
-            ffi::PyCapsule_SetName(object, c"used_dltensor".as_ptr());
-            let taken = Taken(NonNull::new(pointer).ok_or_else(no_capsule)?);
-            return given(py, &taken.0.as_ref().dl_tensor, Box::new(taken));
-        }
+        // SAFETY: the producer has promised what DLPack asks for, until `taken` is dropped.
+        return unsafe { given(py, &managed.dl_tensor, Box::new(taken)) };
     }
-    Err(no_capsule().into())
-}
-
-fn no_capsule() -> PyErr {
-    PyBufferError::new_err("__dlpack__ returned no capsule of DLPack")
+    let taken = Taken::<DLManagedTensor>::of(&capsule)
+        .ok_or_else(|| PyBufferError::new_err("__dlpack__ returned no capsule of DLPack"))?;
+    // SAFETY: the struct is ours until `taken` is dropped, and the producer has promised what DLPack asks for.
+    unsafe { given(py, &taken.0.as_ref().dl_tensor, Box::new(taken)) }
 }
 
 /// The values of a tensor, which `keep` keeps: in place where they lie row after row, else copied.

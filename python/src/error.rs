@@ -10,7 +10,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// Why a call ends early: an error of ours, or an exception of Python.
-#[derive(Debug)]
 pub(crate) enum Stop {
     Blob(Error),
     Python(PyErr),

@@ -35,7 +35,6 @@ const CHEAP: usize = 16;
 const HUGE: usize = 4 << 20;
 
 /// A file mapped privately, where writes change neither the file nor another mapping; or memory of no file.
-#[derive(Debug)]
 pub(crate) struct Mapped(MmapMut);
 
 impl Mapped {

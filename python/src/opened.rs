@@ -49,11 +49,7 @@ impl Opened {
     /// The place of a name, else of `#3`.
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         let entries = self.checkpoint.entries();
-        let named = self
-            .checkpoint
-            .entry(name)
-            .map(|entry| (entry as *const Entry).addr().wrapping_sub(entries.as_ptr().addr()) / size_of::<Entry>());
-        named.or_else(|| name.strip_prefix('#')?.parse().ok().filter(|place| *place < entries.len()))
+        self.checkpoint.place(name).or_else(|| name.strip_prefix('#')?.parse().ok().filter(|at| *at < entries.len()))
     }
 }
 

@@ -31,9 +31,9 @@ pub(crate) struct Kept(pub(crate) Mutex<Option<Py<PyAny>>>);
 /// Opens bytes, a buffer or a file object; `None` for a path.
 pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<Option<Opening>, Stop> {
     let py = object.py();
-    let from = |source: Box<dyn Source>, kept: Weak<Kept>, name: String| {
+    let from = |source: Box<dyn Source>, file: Option<std::fs::File>, kept: Weak<Kept>, name: String| {
         let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, source))?;
-        Ok(Some(Opening { checkpoint, file: None, kept }))
+        Ok(Some(Opening { checkpoint, file, kept }))
     };
     if object.is_instance_of::<PyString>() || object.hasattr("__fspath__")? {
         return Ok(None);
@@ -46,13 +46,12 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
             return Err(PyTypeError::new_err(text).into());
         };
         let name = if object.is_instance_of::<PyBytes>() { "bytes" } else { "buffer" };
-        return from(Box::new(Bytes(bytes)), Weak::new(), name.to_owned());
+        return from(Box::new(Bytes(bytes)), None, Weak::new(), name.to_owned());
     }
     let name = name_of(object);
     if let Some(file) = regular_file(object)? {
         let source = FileSource::try_from(file.try_clone().map_err(PyErr::from)?).map_err(PyErr::from)?;
-        let checkpoint = opening(py, options.clone(), move |options| options.open_source(name, Box::new(source)))?;
-        return Ok(Some(Opening { checkpoint, file: Some(file), kept: Weak::new() }));
+        return from(Box::new(source), Some(file), Weak::new(), name);
     }
     // Objects that are none of `io`'s may seek without saying so, as those of `mmap` before 3.13.
     if object
@@ -61,7 +60,7 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
         .or_else(|_| Ok::<_, PyErr>(object.hasattr("seek")? && object.hasattr("tell")?))?
     {
         let (source, kept) = Seekable::new(object)?;
-        return from(Box::new(source), kept, name);
+        return from(Box::new(source), None, kept, name);
     }
     let stream = Stream(object.clone().unbind());
     let checkpoint = opening(py, options.clone(), move |options| options.open_stream(name, stream))?;

@@ -1,6 +1,6 @@
 //! `Tensor`: knows its header, and reads its values when asked. Keeps no values but those of its buffer.
 
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use blob_convert::{Watch, Watched};
 use blob_io::layout::TensorSpec;
@@ -14,6 +14,7 @@ use pyo3::{PyTraverseError, PyVisit};
 use crate::error::{Stop, refuse};
 use crate::mapping::Block;
 use crate::opened::{Opened, Shared, Stored};
+use crate::source::locked;
 use crate::values::{Framework, numpy};
 use crate::work::here;
 
@@ -125,11 +126,9 @@ impl Tensor {
         };
         let (file, entry) = (&opened.checkpoint, &opened.checkpoint.entries()[place]);
         if !is_copied && let (Some(mapping), Some(offset)) = (&opened.mapping, self.offset_in_mapping()) {
-            if entry.checked_len().is_some()
-                && !opened.checked.lock().unwrap_or_else(PoisonError::into_inner).contains(&place)
-            {
+            if entry.checked_len().is_some() && !locked(&opened.checked).contains(&place) {
                 here(py, |watch| file.check(entry, &mut |bytes| watch.step(bytes)))?;
-                opened.checked.lock().unwrap_or_else(PoisonError::into_inner).insert(place);
+                locked(&opened.checked).insert(place);
             }
             if let Some(block) = Block::view(mapping, offset, entry.byte_len() as usize) {
                 return Ok(Arc::new(block));

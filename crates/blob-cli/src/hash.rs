@@ -72,7 +72,7 @@ fn file(path: &Path, algorithm: Algorithm, context: &Context) -> Result<Hashed, 
             return Err(Error::Request { file: name, message });
         }
         let progress = Progress::begin(&context.terminal, 0);
-        return digest(Subject::Stream { name: &name, from: &mut io::stdin().lock() }, algorithm, &progress);
+        return digest(Subject::Stream { name: &name, from: &mut io::stdin() }, algorithm, &progress);
     }
     let failed = |source| Error::Open { file: name.clone(), source };
     let file = File::open(path).map_err(|source| member(path).unwrap_or_else(|| failed(source)))?;

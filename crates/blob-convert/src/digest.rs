@@ -104,7 +104,7 @@ pub enum Subject<'a> {
         /// The stream's name in errors.
         name: &'a str,
         /// The bytes.
-        from: &'a mut dyn Read,
+        from: &'a mut (dyn Read + Send),
     },
     /// The tensors: the same for equal names, dtypes, shapes and bytes in any format and order.
     ///

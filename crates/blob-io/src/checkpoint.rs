@@ -140,8 +140,13 @@ impl Checkpoint {
     /// The array of this name, if there is one. The first call sorts the names; each call takes logarithmic time.
     #[must_use]
     pub fn entry(&self, name: &str) -> Option<&Entry> {
-        let index = self.lookup.find(name, self.entries.len(), |index| self.entries[index].name())?;
-        Some(&self.entries[index])
+        self.place(name).map(|place| &self.entries[place])
+    }
+
+    /// The place in [`entries`](Self::entries) of the array of this name; cost as of [`entry`](Self::entry).
+    #[must_use]
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.lookup.find(name, self.entries.len(), |place| self.entries[place].name())
     }
 
     /// The names of the arrays, in the order of the file.

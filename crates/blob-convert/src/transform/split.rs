@@ -55,9 +55,8 @@ impl Split {
 
     /// The selection of the tensor and its diff; `None` where the source has no tensor of this name.
     pub(crate) fn own(&self, source: &Checkpoint) -> Option<Selection> {
-        let place = |name: &str| source.entries().iter().position(|entry| entry.name() == name);
-        let places: Vec<usize> =
-            Some(place(&self.tensor)?).into_iter().chain(place(&TensorName::diff_of(&self.tensor))).collect();
+        let tensor = source.place(&self.tensor)?;
+        let places: Vec<usize> = [tensor].into_iter().chain(source.place(&TensorName::diff_of(&self.tensor))).collect();
         Some(Selection::of_places(source, &places))
     }
 
