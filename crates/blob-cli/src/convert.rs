@@ -217,7 +217,7 @@ impl Conversion {
     pub(crate) fn prove(&self, plan: &Plan<'_>, found: &Ran, context: &Context) {
         let Some(done) = &found.done else { return };
         if !context.global.json {
-            print_proof(&self.recipe, plan, (self.source(), done), context);
+            print_proof(&self.recipe, plan, self.source(), done, context);
             print_run(plan, self.recipe.target.path.as_deref(), context);
         }
     }

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Extract, context: &Context) -> Result<Status, Failure> 
     let mut extracted = Vec::new();
     for ((entry, output), tensor) in entries.zip(&outputs).zip(&tensors) {
         let begun = Begun::now(args.writing.dry_run);
-        let (complete, bytes_out) = extract(args, format, (&checkpoint, entry), output, &progress)?;
+        let (complete, bytes_out) = extract(args, format, &checkpoint, entry, output, &progress)?;
         complete.into_iter().try_for_each(|complete| together.add(output, complete))?;
         let written = Written::new(output, format.name(), bytes_out, begun).tensors(1);
         let changes = Alone::changes(&checkpoint, [tensor]);
@@ -93,7 +93,8 @@ fn outputs(
 fn extract(
     args: &Extract,
     format: ExtractFormat,
-    (checkpoint, entry): (&Checkpoint, &Entry),
+    checkpoint: &Checkpoint,
+    entry: &Entry,
     path: &Path,
     progress: &Progress,
 ) -> Result<(Option<Complete>, u64), Failure> {

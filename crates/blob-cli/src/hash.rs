@@ -28,7 +28,7 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
     }
     for path in &args.files {
         let hashed = if args.content {
-            content(path, &selection, (algorithm, args.skip.skip_unsupported), context)
+            content(path, &selection, algorithm, args.skip.skip_unsupported, context)
                 .map(|(hashed, file)| (hashed, Some(file)))
         } else {
             file(path, algorithm, context).map(|hashed| (hashed, None)).map_err(Failure::from)
@@ -48,7 +48,8 @@ pub(crate) fn run(args: &Hash, context: &Context) -> Result<Status, Failure> {
 fn content(
     path: &Path,
     selection: &Selection,
-    (algorithm, skip_unsupported): (Algorithm, bool),
+    algorithm: Algorithm,
+    skip_unsupported: bool,
     context: &Context,
 ) -> Result<(Hashed, Checkpoint), Failure> {
     let checkpoint = open_some(path, selection, &context.global)?;

@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Report, context: &Context) -> Result<Status, Failure> {
     let findings = tensors(&mut rows, &checkpoint, &progress, &mut broken)?;
     let mut differences = Markup::default();
     let tally = match &other {
-        Some(other) => Some(compare((&mut differences, &mut broken), [&checkpoint, other], &progress)?),
+        Some(other) => Some(compare(&mut differences, &mut broken, [&checkpoint, other], &progress)?),
         None => None,
     };
     // The answer comes first, then the grounds, and the longest table last.
@@ -207,7 +207,8 @@ fn list(page: &mut Markup, checkpoint: &Checkpoint, findings: &Findings) {
 
 /// Writes the table of differences from the other file, and reports the tensors that were not compared.
 fn compare(
-    (page, broken): (&mut Markup, &mut Broken<'_>),
+    page: &mut Markup,
+    broken: &mut Broken<'_>,
     [ours, theirs]: [&Checkpoint; 2],
     progress: &Progress,
 ) -> Result<Tally, Failure> {

@@ -80,7 +80,7 @@ impl Render for Work<'_> {
     }
 
     fn text(self, context: &Context, out: &mut Out) -> Result<(), Failure> {
-        let rows = TableRows::new(self.args, (self.checkpoint, self.measured), &context.terminal, out);
+        let rows = TableRows::new(self.args, self.checkpoint, self.measured, &context.terminal, out);
         self.fill(context, rows)
     }
 

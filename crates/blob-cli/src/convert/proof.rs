@@ -62,7 +62,8 @@ fn unproven(target: &recipe::Target, source: &Checkpoint, plan: &Plan<'_>) -> Op
 pub(super) fn print_proof(
     recipe: &Recipe,
     plan: &Plan<'_>,
-    (checkpoint, done): (&Checkpoint, &Summary),
+    checkpoint: &Checkpoint,
+    done: &Summary,
     context: &Context,
 ) {
     let [source] = &recipe.sources[..] else { return };

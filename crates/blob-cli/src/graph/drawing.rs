@@ -49,8 +49,9 @@ pub(super) fn drawing(boxes: &Boxes) -> Result<Drawing, Failure> {
         <marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto\">\
         <path d=\"M0 0L8 4L0 8z\" fill=\"currentColor\"/></marker>\n"
         .to_owned();
-    for (arrow, way) in boxes.arrows.iter().zip(&places.ways) {
-        let _ = writeln!(markup, "<path class=\"way\" marker-end=\"url(#end)\" d=\"{}\"/>", places.curve(*arrow, *way));
+    for ((from, to), way) in boxes.arrows.iter().zip(&places.ways) {
+        let curve = places.curve(*from, *to, *way);
+        let _ = writeln!(markup, "<path class=\"way\" marker-end=\"url(#end)\" d=\"{curve}\"/>");
     }
     for (place, vertex) in boxes.vertices.iter().enumerate() {
         markup += &places.vertex(place, vertex);
@@ -130,7 +131,7 @@ impl Places {
     }
 
     /// The way of an arrow from the middle below one box to the middle above another.
-    fn curve(&self, (from, to): (usize, usize), way: Option<usize>) -> String {
+    fn curve(&self, from: usize, to: usize, way: Option<usize>) -> String {
         let (x, y) = (self.lefts[from] + WIDTH / 2, self.top(from) + HEIGHT);
         let (end, bottom) = (self.lefts[to] + WIDTH / 2, self.top(to));
         let half = BELOW / 2;

@@ -87,7 +87,7 @@ pub(super) struct Scale {
 
 impl Scale {
     /// The scale for a range of values: signed, with 0 in the middle, if both signs occur.
-    fn of_range((low, high): (f64, f64)) -> Self {
+    fn of_range(low: f64, high: f64) -> Self {
         if low < 0.0 && high > 0.0 {
             let most = high.max(-low);
             return Self { low: -most, high: most, colours: Colours::Signed };
@@ -99,21 +99,18 @@ impl Scale {
     /// without a hundredth at either end. A few outliers would leave all other values in one colour.
     pub(super) fn clipped(values: &[f64]) -> Self {
         let mut finite: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        let whole = extremes(&finite);
-        let is_signed = whole.0 < 0.0 && whole.1 > 0.0;
+        let (least, most) = extremes(&finite);
+        let is_signed = least < 0.0 && most > 0.0;
         if is_signed {
             finite.iter_mut().for_each(|value| *value = value.abs());
         }
         if finite.is_empty() {
-            return Self::of_range(whole);
+            return Self::of_range(least, most);
         }
         let (share, last) = (finite.len() / 100, finite.len() - 1);
-        let low = *finite.select_nth_unstable_by(share, f64::total_cmp).1;
         let high = *finite.select_nth_unstable_by(last - share, f64::total_cmp).1;
-        if is_signed && high > 0.0 {
-            return Self::of_range((-high, high));
-        }
-        Self::of_range(if !is_signed && low < high { (low, high) } else { whole })
+        let low = if is_signed { -high } else { *finite.select_nth_unstable_by(share, f64::total_cmp).1 };
+        if low < high { Self::of_range(low, high) } else { Self::of_range(least, most) }
     }
 
     /// The scale of grey for these values.
@@ -166,16 +163,16 @@ mod tests {
 
     #[test]
     fn a_colour_shows_sign_and_magnitude() {
-        let signed = Scale::of_range((-2.0, 1.0));
+        let signed = Scale::of_range(-2.0, 1.0);
         assert_eq!((signed.low, signed.high), (-2.0, 2.0));
         assert_eq!(
             [-2.0, 0.0, 2.0, 9.0].map(|x| signed.colour(x)),
             [[33, 102, 172], [247; 3], [178, 24, 43], [178, 24, 43]]
         );
-        let plain = Scale::of_range((5.0, 9.0));
+        let plain = Scale::of_range(5.0, 9.0);
         assert_eq!([5.0, 9.0, f64::NAN].map(|x| plain.colour(x)), [[68, 1, 84], [253, 231, 37], NOT_FINITE]);
-        assert_eq!(Scale::of_range((5.0, 5.0)).colour(5.0), [68, 1, 84]);
-        assert_eq!(Scale::of_range((f64::INFINITY, f64::NEG_INFINITY)).colour(0.0), [68, 1, 84]);
+        assert_eq!(Scale::of_range(5.0, 5.0).colour(5.0), [68, 1, 84]);
+        assert_eq!(Scale::of_range(f64::INFINITY, f64::NEG_INFINITY).colour(0.0), [68, 1, 84]);
         let grey = Scale::grey(&[0.0, 255.0, f64::INFINITY]);
         assert_eq!([0.0, 77.0, 255.0].map(|x| grey.colour(x)), [[0; 3], [77; 3], [255; 3]]);
     }

@@ -77,11 +77,10 @@ fn branch(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let (tee, corner, bar) = if terminal.ascii { ("|- ", "`- ", "|  ") } else { ("├─ ", "└─ ", "│  ") };
-    let facts = |child: &Branch<'_>| child.tensor.map_or_else(|| totals(child), |tensor| leaf(tensor, terminal));
     let children = || node.children.iter().map(|child| &nodes[*child]);
     // The names of one branch are cut to one width, so that no two look alike.
     let room = terminal.width.map(|most| {
-        let facts = children().map(|child| width(&facts(child))).max().unwrap_or(0);
+        let facts = children().map(|child| width(&facts(child, terminal))).max().unwrap_or(0);
         most.saturating_sub(width(indent) + width(tee) + 2 + facts).max(MIN_NAME)
     });
     let place = room.and_then(|room| {
@@ -101,15 +100,16 @@ fn branch(
             (None, Some(room)) => cut(&name, room, terminal.ascii),
             (None, None) => Cow::Borrowed(&*name),
         };
-        writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts(child)))?;
+        writeln!(out, "{indent}{stem}{name}  {}", terminal.dim(facts(child, terminal)))?;
         let deeper = format!("{indent}{}", if is_last { "   " } else { bar });
         branch(nodes, child, &deeper, terminal, out)?;
     }
     Ok(())
 }
 
-/// `f32 20×1×5×5  1.95 KiB  #3`
-fn leaf((place, entry): (usize, &Entry), terminal: &Terminal) -> String {
+/// `f32 20×1×5×5  1.95 KiB  #3` of a tensor, `2 tensors, 3.91 KiB` of a node without one.
+fn facts(node: &Branch<'_>, terminal: &Terminal) -> String {
+    let Some((place, entry)) = node.tensor else { return totals(node) };
     let about = match (entry.fault(), entry.dtype()) {
         (Some(_), _) => "error".to_owned(),
         (None, None) if entry.foreign_dtype().is_none() => "none".to_owned(),

@@ -32,7 +32,8 @@ impl<'a, 'o> TableRows<'a, 'o> {
     /// A table for the tensors at these places.
     pub(super) fn new(
         args: &Stats,
-        (checkpoint, places): (&'a Checkpoint, &'a [usize]),
+        checkpoint: &'a Checkpoint,
+        places: &'a [usize],
         terminal: &'a Terminal,
         out: &'o mut Out,
     ) -> Self {
