@@ -12,6 +12,7 @@ mod attacks; // attacks that once got through, by name: each is held off
 mod claimless_receipt; // a receipt that claims nothing is not believed
 mod edited_receipt; // each edited field that claims something is noticed
 mod every_edit; // each field of many receipts, edited in each way
+mod failing_reads; // sources whose reads fail once: no error is lost
 mod hostile; // every golden truncated, changed byte by byte, with extreme lengths: no panic, bounded memory
 mod hostile_random; // goldens with random changes, as many as a campaign asks for
 mod hostile_receipt; // receipts that lie: frames, transforms

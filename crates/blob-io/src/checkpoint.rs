@@ -6,6 +6,7 @@ mod bare;
 mod beside;
 mod lazy;
 mod lookup;
+mod noted;
 mod open;
 mod opened;
 mod packed;

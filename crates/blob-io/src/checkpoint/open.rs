@@ -205,15 +205,8 @@ impl OpenOptions {
         Ok(Checkpoint { path: self.redirected_from.clone(), ..opened })
     }
 
-    /// Opens a source; errors use `name`, whose extension is a hint of the format. A gzip file is unpacked first,
-    /// within [`Limits::max_spool`], and the CRC-32 and length are checked. If the file, or the unpacked content, is a
-    /// tar or zip archive, the archive's only tensor file is opened.
-    ///
-    /// # Errors
-    /// As [`Checkpoint::open`]; an archive with several tensor files or none.
-    pub fn open_source(&self, name: impl Into<String>, source: Box<dyn Source>) -> Result<Checkpoint, Error> {
-        let name = name.into();
-        let stored = Input::new(source);
+    /// Opens the bytes of a source.
+    pub(super) fn open_input(&self, name: String, stored: Input) -> Result<Checkpoint, Error> {
         let hint = gunzip::inner_name(&name);
         let file = self.unpacked(&name, hint, stored.clone())?;
         let is_gzip = file.is_gzip;
