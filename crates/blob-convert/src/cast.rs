@@ -16,7 +16,7 @@ pub(crate) struct Lost {
 }
 
 /// Rounds whole elements to another dtype.
-pub(crate) fn cast((from, source): (DType, &[u8]), to: DType, target: &mut Vec<u8>) -> Lost {
+pub(crate) fn cast(from: DType, source: &[u8], to: DType, target: &mut Vec<u8>) -> Lost {
     blob_ops::convert_bytes(from, source, to, target);
     // A wider dtype has every value of a narrower one, and f32 those of bf16.
     let lost = |count: fn(DType, &[u8]) -> u64| match count(to, target) {

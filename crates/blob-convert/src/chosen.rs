@@ -78,7 +78,7 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
         (None, _) => None,
     };
     let teller = told.map(|told| Followed::new(checkpoint, told));
-    chained.told_by = note_ignored(teller.as_ref().unwrap_or(&followed), (checkpoint, to), &mut chained.tensors);
+    chained.told_by = note_ignored(teller.as_ref().unwrap_or(&followed), to, &mut chained.tensors);
     let has_receipt = is_folder || options.gives_receipt(to);
     Storage { to, is_folder, has_receipt }.note(checkpoint, &mut chained.tensors);
     Ok(chained)
@@ -86,11 +86,8 @@ pub(crate) fn chosen(checkpoint: &Checkpoint, options: &Options, is_folder: bool
 
 /// Notes the tensors that the source's own framework does not take as stored, where a reader of the output would.
 /// Returns the net that tells of such tensors; `None` where there are none.
-pub(crate) fn note_ignored(
-    followed: &Followed<'_>,
-    (from, to): (&Checkpoint, Format),
-    tensors: &mut [Planned],
-) -> Option<NetOrigin> {
+pub(crate) fn note_ignored(followed: &Followed<'_>, to: Format, tensors: &mut [Planned]) -> Option<NetOrigin> {
+    let from = followed.checkpoint;
     let is_told = followed.tells() && to != from.format();
     // Where the net cannot be read, a transform that needs it has said so.
     let Some(Ok(Some(net))) = is_told.then(|| followed.get()) else { return None };

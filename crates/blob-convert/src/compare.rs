@@ -21,7 +21,8 @@ impl Pieces {
     /// arrays.
     pub(crate) fn difference(
         &mut self,
-        (dtype, shape): (DType, &Shape),
+        dtype: DType,
+        shape: &Shape,
         ours: &mut dyn Stream,
         theirs: &mut dyn Stream,
     ) -> Result<Option<(Reason, String)>, Error> {

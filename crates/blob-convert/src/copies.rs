@@ -26,7 +26,8 @@ where
     let ends: Vec<u64> = pieces.collect();
     let longest = copies.iter().map(|copied| copied.len).max().unwrap_or(0).min(PIECE as u64) as usize;
     let done = in_turn(
-        (threads, ends.last().copied().unwrap_or(0)),
+        threads,
+        ends.last().copied().unwrap_or(0),
         || vec![0; longest],
         |buf, piece| {
             let range = ends.partition_point(|end| *end <= piece);

@@ -131,7 +131,7 @@ fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch
     let digest = match algorithm {
         Algorithm::Blake3 => {
             let hashed = Streams::new(vec![bytes]);
-            pieces_in_turn((name, source), io_threads(), watch, &|at, piece| {
+            pieces_in_turn(name, source, io_threads(), watch, &|at, piece| {
                 hashed.put(0, at, piece);
                 Ok(())
             })?;
@@ -139,7 +139,7 @@ fn file(name: &str, source: &dyn Source, algorithm: Algorithm, watch: &dyn Watch
         }
         Algorithm::Sha256 => {
             let mut hasher = algorithm.hasher();
-            for_each_piece((name, source), watch, |_, piece| hasher.update(piece))?;
+            for_each_piece(name, source, watch, |_, piece| hasher.update(piece))?;
             hasher.finish()
         }
     };
@@ -196,7 +196,7 @@ fn array_digests(
     algorithm: Algorithm,
     watch: &dyn Watch,
 ) -> Result<Vec<[u8; 32]>, Error> {
-    let shares = in_turn((io_threads(), entries.len() as u64), Vec::new, |mine, at| {
+    let shares = in_turn(io_threads(), entries.len() as u64, Vec::new, |mine, at| {
         let (at, mut hasher) = (at as usize, algorithm.hasher());
         Watched::open(checkpoint, entries[at], watch)?.each(PIECE, |bytes| {
             hasher.update(bytes);

@@ -196,7 +196,7 @@ pub(crate) fn restore(checkpoint: &Checkpoint, format: Format) -> Option<Result<
     }
     let frame = Frame::read(format, &text).ok_or(DAMAGED);
     let made = frame.and_then(|frame| frame.open(checkpoint));
-    Some(made.and_then(|made| named(receipt, made.file_len()).map(|_| made)))
+    Some(made.and_then(|made| named(checkpoint, made.file_len()).map(|_| made)))
 }
 
 /// Restores the file whose frame is in the receipt of `checkpoint`, of whatever format; `None` where the receipt has no
@@ -381,7 +381,8 @@ impl Source for Frame {
         read_runs(
             &self.gaps,
             |gap| gap.at..gap.at + gap.len,
-            (offset, buf),
+            offset,
+            buf,
             |gap, from, part| {
                 part.copy_from_slice(&self.kept[(gap.from + from) as usize..][..part.len()]);
                 Ok(())

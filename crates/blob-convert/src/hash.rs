@@ -226,7 +226,8 @@ impl Tree {
 
 /// Calls `take` with each piece of a source and the piece's offset, in order. Errors call the source `name`.
 pub(crate) fn for_each_piece(
-    (name, source): (&str, &dyn Source),
+    name: &str,
+    source: &dyn Source,
     watch: &dyn Watch,
     mut take: impl FnMut(u64, &[u8]),
 ) -> Result<(), Error> {
@@ -242,7 +243,8 @@ pub(crate) fn for_each_piece(
 
 /// As [`for_each_piece`], on several threads, which take the pieces in turn.
 pub(crate) fn pieces_in_turn(
-    (name, source): (&str, &dyn Source),
+    name: &str,
+    source: &dyn Source,
     threads: usize,
     watch: &dyn Watch,
     take: &(impl Fn(u64, &[u8]) -> Result<(), Error> + Sync),
@@ -250,7 +252,8 @@ pub(crate) fn pieces_in_turn(
     let len = source.len();
     let piece = len.min(PIECE as u64) as usize;
     let done = in_turn(
-        (threads, len.div_ceil(PIECE as u64)),
+        threads,
+        len.div_ceil(PIECE as u64),
         || vec![0; piece],
         |buf, number| {
             let at = number * PIECE as u64;

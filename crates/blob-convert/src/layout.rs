@@ -32,8 +32,10 @@ pub(crate) fn of(
     checkpoint: &Checkpoint,
     base: &Template<'_>,
     options: &Options,
-    (tensors, removed_layers): (&mut [Planned], &[String]),
-    (metadata, path): (&[(String, String)], Option<&Path>),
+    tensors: &mut [Planned],
+    removed_layers: &[String],
+    metadata: &[(String, String)],
+    path: Option<&Path>,
 ) -> Result<Layout, Error> {
     let to = options.to;
     let layout = match base {

@@ -45,7 +45,8 @@ pub(crate) fn is_made(checkpoint: &Checkpoint, to: Format, is_into: bool) -> boo
 /// several dtypes.
 pub(crate) fn of(
     checkpoint: &Checkpoint,
-    (net, fold): (Option<&Topology>, Option<&Fold>),
+    net: Option<&Topology>,
+    fold: Option<&Fold>,
     settings: &Settings,
     dtype: Option<DType>,
 ) -> Result<(Model, Onnx), Error> {

@@ -87,17 +87,17 @@ impl Plan<'_> {
         let beside = self.symbol.as_ref().map(NewSymbol::complete).transpose()?;
         let tally = Reports::default();
         let passed = match &self.output {
-            Destination::Folder { path, if_exists, files } => job.folder(self, (path, *if_exists), files, &tally)?,
+            Destination::Folder { path, if_exists, files } => job.folder(self, path, *if_exists, files, &tally)?,
             Destination::File { path, if_exists, layout } => {
                 let output = self.begin(path, *if_exists, layout)?;
                 if output.is_positioned() {
-                    job.file(self, (layout, output), beside, &tally)?
+                    job.file(self, layout, output, beside, &tally)?
                 } else {
-                    job.pipe(self, (layout, output), &tally)?
+                    job.pipe(self, layout, output, &tally)?
                 }
             }
             Destination::Shards { if_exists, shards } => job.shards(self, shards, *if_exists, &tally)?,
-            Destination::Stdout { layout } => job.pipe(self, (layout, Output::stdout()), &tally)?,
+            Destination::Stdout { layout } => job.pipe(self, layout, Output::stdout(), &tally)?,
         };
         self.summary(passed, &tally, watch)
     }
@@ -112,7 +112,7 @@ impl Plan<'_> {
             return Err(refuse(self.checkpoint, "becomes several files, and one is written here".to_owned()));
         };
         let (tally, proving) = (Reports::default(), self.proving());
-        let done = self.proved_job(proving.as_ref(), watch)?.file(self, (layout, output), None, &tally)?;
+        let done = self.proved_job(proving.as_ref(), watch)?.file(self, layout, output, None, &tally)?;
         self.summary(done, &tally, watch)
     }
 
@@ -180,11 +180,12 @@ impl<'a> Pass<'a> {
     fn file(
         self,
         plan: &Plan<'_>,
-        (layout, output): (&Layout, Output),
+        layout: &Layout,
+        output: Output,
         beside: Option<Complete>,
         tally: &Reports,
     ) -> Result<Passed, Error> {
-        let (complete, digests) = self.complete(plan, (layout, output), tally)?;
+        let (complete, digests) = self.complete(plan, layout, output, tally)?;
         let is_recognised = plan.check_file(&complete, layout, self.watch)?;
         let complete = plan.with_meanwhile(complete, layout, &digests)?;
         match beside {
@@ -198,7 +199,8 @@ impl<'a> Pass<'a> {
     fn folder(
         self,
         plan: &Plan<'_>,
-        (path, if_exists): (&Path, IfExists),
+        path: &Path,
+        if_exists: IfExists,
         files: &[String],
         tally: &Reports,
     ) -> Result<Passed, Error> {
@@ -227,7 +229,7 @@ impl<'a> Pass<'a> {
         Ok(Passed { digests, bytes_out: written, is_recognised: true })
     }
 
-    fn pipe(self, plan: &Plan<'_>, (layout, output): (&Layout, Output), tally: &Reports) -> Result<Passed, Error> {
+    fn pipe(self, plan: &Plan<'_>, layout: &Layout, output: Output, tally: &Reports) -> Result<Passed, Error> {
         let digests = piped(&[self], layout, output, tally, plan.around())?.swap_remove(0);
         Ok(Passed { digests, bytes_out: layout.len(), is_recognised: true })
     }
@@ -304,7 +306,7 @@ impl<'a> Pass<'a> {
         let (zeroed, lost) = self.losses((0..self.tensors.len()).map(tally))?;
         let tensors = tensors.finish();
         let frame_left_out = match self.proving {
-            Some(proving) => proving.finish((self.checkpoint, self.tensors), &tensors, &Uncounted(self.watch))?,
+            Some(proving) => proving.finish(self, &tensors)?,
             None => self.frame_left_out,
         };
         Ok(Digests { blake3, sha256, unpacked, tensors, lost, zeroed, frame_left_out })
@@ -349,13 +351,13 @@ impl<'a> Pass<'a> {
     where
         W: Fn(u64, &[u8]) -> Result<(), Error> + Sync,
     {
-        let source = (self.checkpoint.name(), self.checkpoint.source());
+        let (name, source) = (self.checkpoint.name(), self.checkpoint.source());
         let hashed = Streams::new(vec![self.checkpoint.file_len()]);
         let uncounted = Uncounted(self.watch);
-        let stored = || Subject::File { name: self.checkpoint.name(), source: self.checkpoint.stored() };
+        let stored = || Subject::File { name, source: self.checkpoint.stored() };
         let sha256 = || digest(stored(), Algorithm::Sha256, &uncounted).map(|hashed| hashed.digest);
         let (passed, sha256) = run_beside(self.sha256.then_some(&sha256), || {
-            hash::pieces_in_turn(source, threads, self.watch, &|at, bytes| {
+            hash::pieces_in_turn(name, source, threads, self.watch, &|at, bytes| {
                 hashed.put(0, at, bytes);
                 write(at, bytes)
             })

@@ -104,13 +104,15 @@ impl Computed {
 
     fn inputs<'a>(
         &'a self,
-        (checkpoint, watch, tally): (&'a Checkpoint, &'a dyn Watch, &'a Reports),
+        checkpoint: &'a Checkpoint,
+        watch: &'a dyn Watch,
+        tally: &'a Reports,
         name: &'a str,
     ) -> Inputs<'a> {
         let open = Box::new(move |input: usize| self.inputs[input].open(checkpoint, watch, tally));
         let specs = self.inputs.iter().map(|input| &input.spec).collect();
         let most_bytes = checkpoint.limits().max_alloc;
-        Inputs::new((checkpoint.name(), name), &self.made, (specs, open), most_bytes, tally)
+        Inputs::new(checkpoint.name(), name, &self.made, specs, open, most_bytes, tally)
     }
 }
 
@@ -187,12 +189,12 @@ impl Planned {
             // A shape without values may have any extents, and nothing is computed for such a shape.
             How::Computed(computed) if computed.made.shape.count() == 0 => Box::new(|_: &mut [u8]| Ok(0)),
             How::Computed(computed) => {
-                computed.compute.open(computed.inputs((checkpoint, watch, tally), &self.spec.name))?
+                computed.compute.open(computed.inputs(checkpoint, watch, tally, &self.spec.name))?
             }
         };
         let mut from = self.read_as;
         for to in &self.casts {
-            read = Box::new(Rounded::new(read, (from, *to), &self.spec.name, tally));
+            read = Box::new(Rounded::new(read, from, *to, &self.spec.name, tally));
             from = *to;
         }
         Ok(read)
@@ -208,7 +210,7 @@ impl Planned {
     ) -> Result<Option<Panels<'a>>, Error> {
         match &self.how {
             How::Computed(computed) if computed.made.shape.count() > 0 => {
-                Reorder::panels(&*computed.compute, computed.inputs((checkpoint, watch, tally), &self.spec.name))
+                Reorder::panels(&*computed.compute, computed.inputs(checkpoint, watch, tally, &self.spec.name))
             }
             _ => Ok(None),
         }
@@ -241,7 +243,7 @@ impl Planned {
         let (mut bytes, mut from) = (bytes.to_vec(), self.read_as);
         for to in &self.casts {
             let mut target = Vec::new();
-            let lost = cast((from, &bytes), *to, &mut target);
+            let lost = cast(from, &bytes, *to, &mut target);
             tally.rounded(&self.spec.name, lost, *to);
             (bytes, from) = (target, *to);
         }

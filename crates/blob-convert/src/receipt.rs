@@ -60,7 +60,8 @@ impl Receipt {
         options: &Options,
         tensors: &[Planned],
         left_out: &[LeftOut],
-        (files, metadata): (&[String], &[(String, String)]),
+        files: &[String],
+        metadata: &[(String, String)],
         frame: Result<Value, &str>,
     ) -> Result<Self, Error> {
         let about = options.about(checkpoint);

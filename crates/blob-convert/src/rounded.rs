@@ -18,12 +18,7 @@ pub(crate) struct Rounded<'a> {
 }
 
 impl<'a> Rounded<'a> {
-    pub(crate) fn new(
-        read: Box<dyn Stream + 'a>,
-        (from, to): (DType, DType),
-        tensor: &'a str,
-        tally: &'a Reports,
-    ) -> Self {
+    pub(crate) fn new(read: Box<dyn Stream + 'a>, from: DType, to: DType, tensor: &'a str, tally: &'a Reports) -> Self {
         Self { read, from, to, tensor, tally, source: vec![0; BLOCK * from.size()], target: Vec::new() }
     }
 }
@@ -34,7 +29,7 @@ impl Stream for Rounded<'_> {
         for out in out.chunks_mut(BLOCK * self.to.size()) {
             let wanted = out.len() / self.to.size() * self.from.size();
             let n = self.read.pull(&mut self.source[..wanted])?;
-            let lost = cast((self.from, &self.source[..n]), self.to, &mut self.target);
+            let lost = cast(self.from, &self.source[..n], self.to, &mut self.target);
             self.tally.rounded(self.tensor, lost, self.to);
             out[..self.target.len()].copy_from_slice(&self.target);
             filled += self.target.len();

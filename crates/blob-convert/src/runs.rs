@@ -19,7 +19,8 @@ pub(crate) fn read_zeros(len: u64, offset: u64, buf: &mut [u8]) -> io::Result<()
 pub(crate) fn read_runs<R>(
     runs: &[R],
     place: impl Fn(&R) -> Range<u64>,
-    (offset, buf): (u64, &mut [u8]),
+    offset: u64,
+    buf: &mut [u8],
     mut fill: impl FnMut(&R, u64, &mut [u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let end = offset + buf.len() as u64;

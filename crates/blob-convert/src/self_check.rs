@@ -44,7 +44,7 @@ pub fn receipt(
     let is_right = is_right && right.is_none_or(|right| right == checkpoint.entries().len() as u64);
     let made = is_right.then(|| frame::check(checkpoint).ok().flatten()).flatten();
     if let Some(made) = made
-        && prove((checkpoint, text), &made, watch)? == Proof::Other
+        && prove(checkpoint, &made, watch)? == Proof::Other
     {
         let message = "the receipt has a frame that is not of the file that it names as its first source";
         found(Finding::new("", Reason::Receipt, message));

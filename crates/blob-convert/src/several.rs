@@ -214,7 +214,7 @@ impl<'a> Plans<'a> {
         for plans in self.plans.chunks(together.room().max(1)) {
             let these: Vec<Planned> = plans.iter().flat_map(|plan| plan.tensors.iter().cloned()).collect();
             let tallies: Vec<Reports> = plans.iter().map(|_| Reports::default()).collect();
-            let digests = self.some(plans, &these, known.as_ref(), (&tallies, watch), &mut together)?;
+            let digests = self.some(plans, &these, known.as_ref(), &tallies, watch, &mut together)?;
             found.extend(tallies.iter().flat_map(Reports::found));
             bytes_out += plans.iter().map(Plan::output_len).sum::<u64>();
             hashes.extend_from_slice(&digests.tensors);
@@ -239,7 +239,8 @@ impl<'a> Plans<'a> {
         plans: &[Plan<'_>],
         tensors: &[Planned],
         known: Option<&Digests>,
-        (tallies, watch): (&[Reports], &dyn Watch),
+        tallies: &[Reports],
+        watch: &dyn Watch,
         together: &mut Together,
     ) -> Result<Digests, Error> {
         let files: Vec<_> = plans.iter().filter_map(|plan| Some((plan, plan.file()?))).collect();

@@ -33,7 +33,8 @@ impl Source for PlannedBytes<'_> {
         read_runs(
             &self.frame,
             |(at, bytes)| *at..at + bytes.len() as u64,
-            (offset, buf),
+            offset,
+            buf,
             |(_, bytes), from, part| {
                 part.copy_from_slice(&bytes[from as usize..][..part.len()]);
                 Ok(())
@@ -43,7 +44,8 @@ impl Source for PlannedBytes<'_> {
         read_runs(
             self.copies,
             |copied| copied.to..copied.to + copied.len,
-            (offset, buf),
+            offset,
+            buf,
             |copied, from, part| base.read_at(copied.from + from, part),
         )
     }
@@ -63,14 +65,15 @@ impl Plan<'_> {
         let base = self.base.file().map(|file| file.source());
         let receipt = self.has_receipt.then(|| self.receipt.placeholder());
         let metadata: Vec<_> = self.metadata.iter().cloned().chain(receipt).collect();
-        unshown(self.to, (layout, &metadata), base, &name)
+        unshown(self.to, layout, &metadata, base, &name)
     }
 }
 
 /// The remark about a file of this layout, whose other bytes are those of `base`.
 pub(crate) fn unshown(
     to: Format,
-    (layout, metadata): (&Layout, &[(String, String)]),
+    layout: &Layout,
+    metadata: &[(String, String)],
     base: Option<&dyn Source>,
     name: &str,
 ) -> Result<Option<Change>, Error> {

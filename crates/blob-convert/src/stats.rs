@@ -56,7 +56,7 @@ pub fn measure(
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Measured, Error> {
-    let mut one = passes(checkpoint, entry, (Channels::whole(entry), 0..1), bins, watch)?;
+    let mut one = passes(checkpoint, entry, Channels::whole(entry), 0..1, bins, watch)?;
     Ok(one.swap_remove(0))
 }
 
@@ -123,7 +123,7 @@ pub fn measure_channels(
     let mut all = Vec::with_capacity(channels.count);
     for first in (0..channels.count).step_by(at_once) {
         let range = first..(first + at_once).min(channels.count);
-        all.append(&mut passes(checkpoint, entry, (channels, range), bins, watch)?);
+        all.append(&mut passes(checkpoint, entry, channels, range, bins, watch)?);
     }
     Ok(all)
 }
@@ -132,7 +132,8 @@ pub fn measure_channels(
 fn passes(
     checkpoint: &Checkpoint,
     entry: &Entry,
-    (channels, range): (Channels, Range<usize>),
+    channels: Channels,
+    range: Range<usize>,
     bins: Option<usize>,
     watch: &dyn Watch,
 ) -> Result<Vec<Measured>, Error> {

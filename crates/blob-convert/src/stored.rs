@@ -184,7 +184,8 @@ impl Storage {
         self,
         source: &Checkpoint,
         written: &[(String, String)],
-        (is_bare, is_anew): (bool, bool),
+        is_bare: bool,
+        is_anew: bool,
     ) -> Option<Change> {
         let own = own_metadata(source).map(|(key, _)| key.to_owned()).filter(|_| is_bare);
         let mut keys: Vec<String> = own.chain(told_metadata(source).into_iter().filter(|_| is_anew)).collect();

@@ -30,9 +30,11 @@ impl NewSymbol {
     /// weights.
     pub(crate) fn of(
         source: &Checkpoint,
-        (net, given): (&Topology, Option<&Path>),
+        net: &Topology,
+        given: Option<&Path>,
         fold: &mut Fold,
-        (output, if_exists): (&Path, IfExists),
+        output: &Path,
+        if_exists: IfExists,
     ) -> Result<Option<Self>, Error> {
         // A pipe or a device is no file that another one can be beside.
         let is_stream = output.exists() && !output.is_file();

@@ -39,7 +39,8 @@ pub(crate) fn io_threads() -> usize {
 /// turn, with a state of its own; after an error none takes another. Where no thread can be started, this one does all
 /// the work. Returns the states.
 pub(crate) fn in_turn<S: Send>(
-    (threads, items): (usize, u64),
+    threads: usize,
+    items: u64,
     begin: impl Fn() -> S + Sync,
     work: impl Fn(&mut S, u64) -> Result<(), Error> + Sync,
 ) -> Result<Vec<S>, Error> {

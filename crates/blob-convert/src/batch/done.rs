@@ -372,7 +372,7 @@ fn hash_of(name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<String,
 
 /// Hashes the bytes of a source behind those of others.
 fn add(hasher: &mut blake3::Hasher, name: &str, source: &dyn Source, watch: &dyn Watch) -> Result<(), Error> {
-    for_each_piece((name, source), &Uncounted(watch), |_, bytes| {
+    for_each_piece(name, source, &Uncounted(watch), |_, bytes| {
         hasher.update(bytes);
     })
 }

@@ -11,7 +11,7 @@ use blob_io::{Checkpoint, Entry, Error, Format};
 
 use super::{Holes, of_entry};
 use crate::hash::{self, PIECE};
-use crate::history::history_of;
+use crate::history::{history_of, receipt_text};
 use crate::watch::{Watch, Watched};
 use crate::written::contradicted;
 
@@ -35,12 +35,8 @@ pub(crate) enum Proof {
 ///
 /// # Errors
 /// Errors of reading; [`Error::Interrupted`] where `watch` says so.
-pub(crate) fn prove(
-    (checkpoint, receipt): (&Checkpoint, &str),
-    made: &Checkpoint,
-    watch: &dyn Watch,
-) -> Result<Proof, Error> {
-    let Ok(blake3) = named(receipt, made.file_len()) else { return Ok(Proof::Other) };
+pub(crate) fn prove(checkpoint: &Checkpoint, made: &Checkpoint, watch: &dyn Watch) -> Result<Proof, Error> {
+    let Ok(blake3) = named(checkpoint, made.file_len()) else { return Ok(Proof::Other) };
     let is_same = digest(checkpoint, made, watch)?.is_some_and(|hash| *hash.to_hex() == *blake3);
     judge(is_same, || contradicted(checkpoint, &[], &[], watch))
 }
@@ -68,12 +64,12 @@ pub(crate) fn hole(entry: &Entry, format: Format) -> Option<Range<u64>> {
     }
 }
 
-/// The BLAKE3 of the file of `len` bytes that a receipt names as its first source, unpacked.
+/// The BLAKE3 of the file of `len` bytes that the receipt of `checkpoint` names as its first source, unpacked.
 ///
 /// # Errors
 /// Why the frame is not of a file that the receipt names.
-pub(crate) fn named(receipt: &str, len: u64) -> Result<String, &'static str> {
-    let Some(first) = history_of(receipt).into_iter().next() else {
+pub(crate) fn named(checkpoint: &Checkpoint, len: u64) -> Result<String, &'static str> {
+    let Some(first) = receipt_text(checkpoint).and_then(|text| history_of(text).into_iter().next()) else {
         return Err("the receipt does not name the file that they are of");
     };
     match (first.unpacked_bytes, first.unpacked_blake3) {

@@ -50,7 +50,8 @@ impl Pass<'_> {
     pub(crate) fn complete(
         self,
         plan: &Plan<'_>,
-        (layout, output): (&Layout, Output),
+        layout: &Layout,
+        output: Output,
         tally: &Reports,
     ) -> Result<(Complete, Digests), Error> {
         let (complete, mut digests) = filled(&[self], layout, output, tally, plan.around())?;

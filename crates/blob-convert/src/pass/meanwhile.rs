@@ -30,7 +30,7 @@ impl Plan<'_> {
         digests: &Digests,
     ) -> Result<Complete, Error> {
         let (Some(name), Some(model)) = (complete.name_meanwhile(), self.model()) else { return Ok(complete) };
-        let meanwhile = self.model_of(&complete, (model, layout), name, digests)?;
+        let meanwhile = self.model_of(&complete, model, layout, name, digests)?;
         complete.with_meanwhile(meanwhile)
     }
 
@@ -38,7 +38,8 @@ impl Plan<'_> {
     fn model_of(
         &self,
         complete: &Complete,
-        (model, layout): (&Model, &Layout),
+        model: &Model,
+        layout: &Layout,
         values: &str,
         digests: &Digests,
     ) -> Result<Complete, Error> {
@@ -152,10 +153,10 @@ mod tests {
         let (path, if_exists, layout) = planned.file().expect("a file");
         let output = planned.begin(path, if_exists, layout).expect("begun");
         let (complete, digests) =
-            planned.job(&Silent).complete(&planned, (layout, output), &Reports::default()).expect("written");
+            planned.job(&Silent).complete(&planned, layout, output, &Reports::default()).expect("written");
         assert!(complete.name_meanwhile().is_some_and(|name| name.starts_with(".m.onnx.blob-tmp-")));
         let model = planned.model().expect("a model");
-        let other = planned.model_of(&complete, (model, layout), "other", &digests).expect("written");
+        let other = planned.model_of(&complete, model, layout, "other", &digests).expect("written");
         drop(complete);
         other.publish().expect("named");
         std::fs::rename(of_values("m.onnx.data"), of_values("other")).expect("renamed");

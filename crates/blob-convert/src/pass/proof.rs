@@ -10,23 +10,15 @@ use std::ops::Range;
 
 use blob_io::{Checkpoint, Error, Remedy};
 
+use super::Pass;
 use crate::frame::{self, Proof, hole, judge, named, prove};
 use crate::hash::{self, PIECE, Streams};
-use crate::history::receipt_text;
 use crate::plan::Plan;
-use crate::planned::Planned;
 use crate::template::Template;
 use crate::watch::{Uncounted, Watch};
 use crate::written::contradicted;
 
-/// The frame of the source's receipt, which an output uses or hands on.
-struct Claimed<'a> {
-    receipt: &'a str,
-    /// The file that the frame makes, with zeros in place of the values.
-    made: Made<'a>,
-}
-
-/// The file that a frame makes.
+/// The file that the frame of the source's receipt makes, with zeros in place of the values.
 enum Made<'a> {
     /// The output is that file.
     Used(&'a Checkpoint),
@@ -41,19 +33,17 @@ impl Made<'_> {
             Self::HandedOn(file) => file,
         }
     }
-}
 
-impl Claimed<'_> {
     /// Why the output's receipt does not hand the frame on.
     ///
     /// # Errors
     /// An output that uses the frame of another file.
     fn outcome(&self, proof: Proof, checkpoint: &Checkpoint) -> Result<Option<&'static str>, Error> {
-        match (&self.made, proof) {
-            (_, Proof::Same) | (Made::Used(_), Proof::Changed) => Ok(None),
-            (Made::HandedOn(_), Proof::Other) => Ok(Some(frame::OF_ANOTHER)),
-            (Made::HandedOn(_), Proof::Changed) => Ok(Some(frame::CHANGED)),
-            (Made::Used(_), Proof::Other) => {
+        match (self, proof) {
+            (_, Proof::Same) | (Self::Used(_), Proof::Changed) => Ok(None),
+            (Self::HandedOn(_), Proof::Other) => Ok(Some(frame::OF_ANOTHER)),
+            (Self::HandedOn(_), Proof::Changed) => Ok(Some(frame::CHANGED)),
+            (Self::Used(_), Proof::Other) => {
                 let message = "has a receipt whose bytes around the tensors are not those of the file that it names";
                 Err(Error::misfit(checkpoint.name(), message, Remedy::Anew))
             }
@@ -63,7 +53,7 @@ impl Claimed<'_> {
 
 /// The proof of a frame by the pass that reads the tensors.
 pub(crate) struct Proving<'a> {
-    claimed: Claimed<'a>,
+    made: Made<'a>,
     /// The BLAKE3 that the receipt names.
     blake3: String,
     /// Where each of the pass's tensors lies in the file that the frame makes.
@@ -77,18 +67,14 @@ impl Proving<'_> {
         self.hashed.put(0, self.places[tensor].start + at, bytes);
     }
 
-    /// Compares the file with the one that the receipt names, once all tensors were taken; `digests` are the tensors'.
-    /// Returns why the output's receipt does not hand the frame on.
+    /// Compares the file with the one that the receipt names, once all tensors of the job were taken; `digests` are
+    /// theirs. Returns why the output's receipt does not hand the frame on.
     ///
     /// # Errors
     /// Errors of reading; an output that uses the frame of another file.
-    pub(super) fn finish(
-        &self,
-        (checkpoint, tensors): (&Checkpoint, &[Planned]),
-        digests: &[blake3::Hash],
-        watch: &dyn Watch,
-    ) -> Result<Option<&'static str>, Error> {
-        let made = self.claimed.made.file();
+    pub(super) fn finish(&self, job: Pass<'_>, digests: &[blake3::Hash]) -> Result<Option<&'static str>, Error> {
+        let Pass { checkpoint, tensors, watch, .. } = job;
+        let made = self.made.file();
         let mut places: Vec<&Range<u64>> = self.places.iter().filter(|place| !place.is_empty()).collect();
         places.sort_unstable_by_key(|place| place.start);
         let (mut at, mut buf) = (0, Vec::new());
@@ -102,23 +88,21 @@ impl Proving<'_> {
             at = place.end;
         }
         let is_same = *self.hashed.hash(0).to_hex() == *self.blake3;
-        let proof = judge(is_same, || contradicted(checkpoint, tensors, digests, watch))?;
-        self.claimed.outcome(proof, checkpoint)
+        let proof = judge(is_same, || contradicted(checkpoint, tensors, digests, &Uncounted(watch)))?;
+        self.made.outcome(proof, checkpoint)
     }
 }
 
 impl Plan<'_> {
-    /// The frame of the source's receipt, if the output uses the frame or hands it on.
-    fn claimed(&self) -> Option<Claimed<'_>> {
-        let receipt = receipt_text(self.checkpoint)?;
-        let made = match &self.base {
-            Template::Frame(made) => Made::Used(made),
+    /// The file that the frame of the source's receipt makes, if the output uses the frame or hands it on.
+    fn made(&self) -> Option<Made<'_>> {
+        match &self.base {
+            Template::Frame(made) => Some(Made::Used(made)),
             _ if self.has_receipt() && self.receipt.has_frame() => {
-                Made::HandedOn(Box::new(frame::check(self.checkpoint).ok().flatten()?))
+                Some(Made::HandedOn(Box::new(frame::check(self.checkpoint).ok().flatten()?)))
             }
-            _ => return None,
-        };
-        Some(Claimed { receipt, made })
+            _ => None,
+        }
     }
 
     /// Compares the frame of the source's receipt, which the output uses or hands on, with the file that the receipt
@@ -127,19 +111,19 @@ impl Plan<'_> {
     /// # Errors
     /// Errors of reading; an output that uses the frame of another file.
     pub(super) fn check_frame(&self, watch: &dyn Watch) -> Result<Option<&'static str>, Error> {
-        let Some(claimed) = self.claimed() else { return Ok(None) };
-        let proof = prove((self.checkpoint, claimed.receipt), claimed.made.file(), &Uncounted(watch))?;
-        claimed.outcome(proof, self.checkpoint)
+        let Some(made) = self.made() else { return Ok(None) };
+        let proof = prove(self.checkpoint, made.file(), &Uncounted(watch))?;
+        made.outcome(proof, self.checkpoint)
     }
 
     /// The proof that the pass over the source gives; `None` without a frame, or where the pass cannot prove it.
     pub(super) fn proving(&self) -> Option<Proving<'_>> {
-        let claimed = self.claimed()?;
-        let made = claimed.made.file();
-        let blake3 = named(claimed.receipt, made.file_len()).ok()?;
+        let made = self.made()?;
+        let file = made.file();
+        let blake3 = named(self.checkpoint, file.file_len()).ok()?;
         let mut holes = HashMap::new();
-        for entry in made.entries().iter().filter(|entry| entry.byte_len() > 0) {
-            holes.insert(entry.name(), hole(entry, made.format())?);
+        for entry in file.entries().iter().filter(|entry| entry.byte_len() > 0) {
+            holes.insert(entry.name(), hole(entry, file.format())?);
         }
         let mut places = Vec::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
@@ -147,7 +131,7 @@ impl Plan<'_> {
             let hole = if entry.byte_len() > 0 { holes.remove(entry.name())? } else { 0..0 };
             places.push(Some(hole).filter(|hole| tensor.is_as_read() && hole.end - hole.start == entry.byte_len())?);
         }
-        let hashed = Streams::new(vec![made.file_len()]);
-        holes.is_empty().then(|| Proving { claimed, blake3, places, hashed })
+        let hashed = Streams::new(vec![file.file_len()]);
+        holes.is_empty().then(|| Proving { made, blake3, places, hashed })
     }
 }

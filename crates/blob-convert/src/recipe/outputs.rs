@@ -103,7 +103,7 @@ impl Recipe {
             return Err(refuse(source, why));
         }
         let taken = taken(source, &options)?;
-        let files = files(source, to, (divide, &taken), &path)?;
+        let files = files(source, to, divide, &taken, &path)?;
         files.iter().try_for_each(|file| self.check_reads_of(&file.path))?;
         plan_several(source, &options, files, if_exists)
     }
@@ -113,7 +113,8 @@ impl Recipe {
 fn files(
     source: &Checkpoint,
     to: Format,
-    (divide, taken): (Divide, &[bool]),
+    divide: Divide,
+    taken: &[bool],
     path: &dyn Fn(&str) -> PathBuf,
 ) -> Result<Vec<Share>, Error> {
     let some = |mut group: Vec<usize>| {

@@ -75,9 +75,10 @@ pub(super) fn resolved(
                 // The model is the net's new description: its layers have the biases.
                 fold.described(Ok(()));
             }
-            if let (Some(net), Some(output), false) = (&net, recipe.target.place()?.file(), renames || is_model) {
-                options.symbol =
-                    NewSymbol::of(checkpoint, (net, recipe.net.as_ref().map(NetFile::path)), &mut fold, output)?;
+            let file = recipe.target.place()?.file().filter(|_| !(renames || is_model));
+            if let (Some(net), Some((output, if_exists))) = (&net, file) {
+                let given = recipe.net.as_ref().map(NetFile::path);
+                options.symbol = NewSymbol::of(checkpoint, net, given, &mut fold, output, if_exists)?;
             }
             wish.bound = wish.bound.take().map(|bound| bound.without(fold.folded()));
             options.fold = Some(fold.clone());
@@ -105,7 +106,7 @@ fn with_model(options: Options, recipe: &Recipe, wish: &Wish<'_>, net: Option<&T
     let settings = recipe.target.onnx.clone().unwrap_or_default();
     let rounded = found(&recipe.steps, Own::Dtype);
     let dtype = rounded.and_then(|step| Dtype::read(&step.settings)).map(Dtype::to);
-    let (model, initializers) = model::of(wish.checkpoint, (net, options.fold.as_ref()), &settings, dtype)?;
+    let (model, initializers) = model::of(wish.checkpoint, net, options.fold.as_ref(), &settings, dtype)?;
     Ok(options.model(model, initializers).with(|options| options.external_data = settings.external_data))
 }
 

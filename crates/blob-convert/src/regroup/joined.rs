@@ -111,7 +111,7 @@ impl<'a> Union<'a> {
         let layout = new.check_names().and_then(|()| Layout::of(to, &specs, &new)).map_err(|e| e.about(&file))?;
         stream_interleaved(&layout, &mut self.tensors);
         let name = path.map_or(String::new(), |path| path.display().to_string());
-        of_file.extend(unshown(to, (&layout, &with_receipt), None, &name)?);
+        of_file.extend(unshown(to, &layout, &with_receipt, None, &name)?);
         // Other formats have their metadata in the layout.
         metadata.retain(|_| is_kept);
         let file = target.file().map(|(path, if_exists)| (path.to_owned(), if_exists));
@@ -126,7 +126,7 @@ impl Union<'_> {
         let storage = Storage { to, is_folder: false, has_receipt: to.holds().receipt };
         for (place, source) in self.sources.iter_mut().enumerate() {
             let (tensors, told) = (&mut self.tensors[source.tensors.clone()], told(place));
-            source.told_by = note_ignored(&Followed::new(source.checkpoint, &told), (source.checkpoint, to), tensors);
+            source.told_by = note_ignored(&Followed::new(source.checkpoint, &told), to, tensors);
             storage.note(source.checkpoint, tensors);
             note_ties(source.checkpoint, tensors);
         }

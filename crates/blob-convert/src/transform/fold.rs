@@ -344,7 +344,7 @@ impl FoldPlan {
         if !misfits.is_empty() {
             return Err(misfits);
         }
-        self.make(folded, tensors, (weight, bias), parts, channels);
+        self.make(folded, tensors, weight, bias, parts, channels);
         let gone = folded.merged().filter_map(|name| places.find(name));
         self.gone.extend(gone.map(|place| (place, folded.layer.clone())));
         Ok(())
@@ -354,7 +354,8 @@ impl FoldPlan {
         &mut self,
         folded: &Folded,
         tensors: &[Spec<'_>],
-        (weight, bias): (usize, Option<usize>),
+        weight: usize,
+        bias: Option<usize>,
         parts: [Option<usize>; PARTS],
         channels: usize,
     ) {

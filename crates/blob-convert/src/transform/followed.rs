@@ -184,7 +184,7 @@ pub(crate) enum Choice {
 /// The net of one conversion, read when the first transform asks for it.
 #[derive(Debug)]
 pub(crate) struct Followed<'a> {
-    checkpoint: &'a Checkpoint,
+    pub(crate) checkpoint: &'a Checkpoint,
     choice: &'a Choice,
     found: OnceCell<Result<Option<Arc<Topology>>, String>>,
 }

@@ -238,9 +238,7 @@ impl Layout {
         if let Some(net) = &net {
             outcome.unfitting.extend(match self {
                 Self::Oihw => behind::first(net, &all_wires, tensors),
-                Self::Hwio | Self::Ohwi => {
-                    behind::last(self, net, &all_wires, (tensors, context.is_after(FcFrom::NAME)))
-                }
+                Self::Hwio | Self::Ohwi => behind::last(self, net, &all_wires, tensors, context.is_after(FcFrom::NAME)),
             });
         }
         Ok(if count == 0 {

@@ -291,7 +291,7 @@ mod tests {
         let open = |_| -> Result<Box<dyn Stream + '_>, Error> {
             Ok(Box::new(Counted { bytes: Rc::clone(&given), at: 0, read: Rc::clone(&read) }))
         };
-        let inputs = Inputs::new(("", "w"), &spec, (vec![&spec], Box::new(open)), u64::MAX, &tally);
+        let inputs = Inputs::new("", "w", &spec, vec![&spec], Box::new(open), u64::MAX, &tally);
         let panels = Reorder::panels(&Reorder::permuted(dims, axes), inputs).unwrap()?;
         let (mut made, mut len) = (vec![0; bytes.len()], 0);
         panels

@@ -124,9 +124,11 @@ pub struct Inputs<'a> {
 impl<'a> Inputs<'a> {
     /// `file` and `name` are used in messages, `most_bytes` is the most that may be held in memory.
     pub(crate) fn new(
-        (file, name): (&'a str, &'a str),
+        file: &'a str,
+        name: &'a str,
         made: &'a TensorSpec,
-        (specs, open): (Vec<&'a TensorSpec>, Open<'a>),
+        specs: Vec<&'a TensorSpec>,
+        open: Open<'a>,
         most_bytes: u64,
         tally: &'a Reports,
     ) -> Self {
@@ -176,7 +178,7 @@ impl<'a> Inputs<'a> {
         let dtype = self.made.dtype;
         let wide: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         let mut bytes = Vec::new();
-        self.tally.rounded(self.name, cast((DType::F64, &wide), dtype, &mut bytes), dtype);
+        self.tally.rounded(self.name, cast(DType::F64, &wide, dtype, &mut bytes), dtype);
         bytes
     }
 
@@ -222,7 +224,7 @@ pub fn computed(
     let tally = Reports::default();
     let specs = inputs.iter().map(|(spec, _)| spec).collect();
     let open: Open<'_> = Box::new(|input| Ok(ready(inputs[input].1.clone())));
-    let inputs = Inputs::new(("", &made.name), made, (specs, open), u64::MAX, &tally);
+    let inputs = Inputs::new("", &made.name, made, specs, open, u64::MAX, &tally);
     let mut values = vec![0; made.byte_len() as usize];
     let len = compute.open(inputs)?.pull(&mut values)?;
     values.truncate(len);

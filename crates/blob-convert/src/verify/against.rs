@@ -124,9 +124,9 @@ pub fn against_by(
     let mut receipt = false;
     if is_source {
         claims::left_out_is_said(ours, left_out.into_iter(), report);
-        let options = replay::conversion((ours, theirs), &[], Vec::new(), by);
+        let options = replay::conversion(ours, theirs, &[], Vec::new(), by);
         if let Ok(chained) = chosen(theirs, &options, options.to.holds().files == Files::Folder) {
-            receipt = replay::receipt_again(ours, theirs, (&options, chained), report)?;
+            receipt = replay::receipt_again(ours, theirs, &options, chained, report)?;
         }
     }
     unread.or_error(ours.name(), "compare")?;
@@ -212,7 +212,7 @@ impl Comparison<'_> {
             self.note(format!("{:?} is bf16, kept as the bits of a u16; compared by bits", a.name()));
         }
         let (mut ours, mut theirs) = (a.reader(self.watch)?, b.reader(self.watch)?);
-        self.pieces.difference((left, a.shape()), &mut ours, &mut theirs)
+        self.pieces.difference(left, a.shape(), &mut ours, &mut theirs)
     }
 }
 

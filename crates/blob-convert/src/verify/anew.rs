@@ -27,7 +27,7 @@ impl Receipt {
         }
         left_out.retain(|_| !options.is_part);
         let frame = frame_of(checkpoint, options, &tensors, true)?;
-        let receipt = Self::new(checkpoint, options, &tensors, &left_out, (&files, &[]), frame)?;
+        let receipt = Self::new(checkpoint, options, &tensors, &left_out, &files, &[], frame)?;
         Ok(receipt.placeholder().1)
     }
 

@@ -58,7 +58,7 @@ pub fn claims(checkpoint: &Checkpoint, report: &mut dyn FnMut(Remark)) {
         });
     }
     of_gaps(&claims, &keys, report);
-    of_room(&claims, (checkpoint, text), report);
+    of_room(&claims, checkpoint, text, report);
     of_contents(&claims, checkpoint, report);
     of_sparse(&claims, checkpoint, report);
     of_values(&claims, checkpoint, report);
@@ -96,7 +96,7 @@ fn of_gaps(claims: &Claims, keys: &Keys, report: &mut dyn FnMut(Remark)) {
 }
 
 /// Reports the lists that are `null`: a finding where there was room, by all that is known without the source.
-fn of_room(claims: &Claims, (checkpoint, text): (&Checkpoint, &str), report: &mut dyn FnMut(Remark)) {
+fn of_room(claims: &Claims, checkpoint: &Checkpoint, text: &str, report: &mut dyn FnMut(Remark)) {
     if claims.contents.is_none() && claims.contents_blake3.is_some() {
         // A merged file's list gives way to the list of its sources.
         let has_room = had_room(checkpoint, len_of(text, "sources"));

@@ -35,7 +35,8 @@ pub(super) fn unproven(file: &Checkpoint, source: &Checkpoint, steps: &[Step]) -
 pub(super) fn compared(
     file: &Checkpoint,
     source: &Checkpoint,
-    (steps, net): (&[Step], &Choice),
+    steps: &[Step],
+    net: &Choice,
     tensors: &[Planned],
 ) -> Result<Option<Remark>, Error> {
     let settings = |own| steps.iter().find(|step| step.own() == Some(own)).map(|step| &step.settings);
@@ -53,7 +54,7 @@ pub(super) fn compared(
         Ok(net) => net,
         Err(why) => return again(&why),
     };
-    let made = model::of(source, (net, fold.as_ref()), graph, dtype).and_then(|(model, made)| {
+    let made = model::of(source, net, fold.as_ref(), graph, dtype).and_then(|(model, made)| {
         // Which file the values are in is seen in the model, and the values themselves are compared elsewhere.
         let outside = if let [values] = file.shards() { Some(values.clone()) } else { None };
         Ok((model::blake3(&Model { outside, ..model }, tensors, &[])?, made))

@@ -77,7 +77,8 @@ pub(crate) struct Redo<'a> {
 
 /// The conversion that made `file` of `source` by these steps, but for the choices that no receipt tells.
 pub(super) fn conversion(
-    (file, source): (&Checkpoint, &Checkpoint),
+    file: &Checkpoint,
+    source: &Checkpoint,
     steps: &[Step],
     transforms: Vec<Arc<dyn Transform>>,
     by: &By,
@@ -105,7 +106,8 @@ pub(super) fn conversion(
 pub(super) fn receipt_again(
     file: &Checkpoint,
     source: &Checkpoint,
-    (options, chained): (&Options, Chained),
+    options: &Options,
+    chained: Chained,
     report: &mut dyn FnMut(Remark),
 ) -> Result<bool, Error> {
     let told = options.told.as_ref().map(|told| Followed::new(source, told));
@@ -139,7 +141,7 @@ pub(crate) fn against_source(
             }
         }
     }
-    let options = conversion((file, source), steps, transforms, by);
+    let options = conversion(file, source, steps, transforms, by);
     let chained = match chosen(source, &options, options.to.holds().files == Files::Folder) {
         Ok(chained) => chained,
         Err(Error::Request { message, .. }) => {
@@ -163,7 +165,7 @@ pub(crate) fn against_source(
     compare.others(&names, &format!("what the receipt's transforms make of {}", source.name()));
     let (equal, is_all) = (compare.equal, compare.equal == chained.tensors.len() as u64);
     let (lost, zeroed) = (compare.lost, compare.zeroed);
-    let graph = graph::compared(file, source, (steps, &options.net), &chained.tensors)?;
+    let graph = graph::compared(file, source, steps, &options.net, &chained.tensors)?;
     // Values of tensors that differ were not all computed.
     let claimed = receipt_text(file).and_then(parse::<Lost>).filter(|_| is_all && is_last);
     let claimed = claimed.map(|said| [(said.lost_values, lost, "were lost"), (said.zeroed_values, zeroed, "became 0")]);
@@ -175,7 +177,7 @@ pub(crate) fn against_source(
     }
     let is_same_graph = file.format().holds().net == Nets::Graph && graph.is_none();
     graph.into_iter().for_each(&mut *report);
-    let receipt = is_source && receipt_again(file, source, (&options, chained), report)?;
+    let receipt = is_source && receipt_again(file, source, &options, chained, report)?;
     unread.or_error(file.name(), "compare")?;
     Ok(Compared { equal, redone: steps.len(), graph: is_same_graph, receipt })
 }
@@ -321,7 +323,7 @@ impl<'a> Repetition<'a> {
         let tally = Reports::default();
         let mut ours = Watched::open(self.file, entry, self.watch)?;
         let mut theirs = planned.open(source, self.watch, &tally)?;
-        let found = self.pieces.difference((dtype, &spec.shape), &mut ours, &mut *theirs)?;
+        let found = self.pieces.difference(dtype, &spec.shape, &mut ours, &mut *theirs)?;
         if found.is_none() {
             let (zeroed, lost) = tally.lost_values();
             self.zeroed += zeroed;

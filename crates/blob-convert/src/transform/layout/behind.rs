@@ -67,7 +67,8 @@ pub(super) fn last(
     to: Layout,
     net: &Bound<'_>,
     wires: &[Wire<'_>],
-    (tensors, is_after_fc): (&[Spec<'_>], bool),
+    tensors: &[Spec<'_>],
+    is_after_fc: bool,
 ) -> Vec<String> {
     let specs = by_name(tensors);
     let (mut columns, mut others, mut unknown) = (Vec::new(), Vec::new(), Vec::new());

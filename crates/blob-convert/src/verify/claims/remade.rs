@@ -33,7 +33,7 @@ pub(in crate::verify) fn remade(file: &Checkpoint, again: &str, report: &mut dyn
     let mut alike = Alike::new(said.is_of_this_version(), again.len() - of_files);
     alike.has_changes = said.changes.is_there();
     let mut compare = Compare { alike, count: 0, report };
-    compare.contents((&said, text), (&is, again));
+    compare.contents(&said, text, &is, again);
     compare.changes(&said.changes, &is.changes);
     compare.left_out(&said.left_out, &is.left_out);
     compare.frame(&said, &is);
@@ -65,9 +65,9 @@ impl Compare<'_> {
         (self.report)(wrong(&format!("says that {field} is {said}, and by the conversion made again it is {is}")));
     }
 
-    /// Compares whether the tensors are listed, and in which order: where another format has numbers in place of names,
-    /// the order of the list decides.
-    fn contents(&mut self, (said, text): (&Claims, &str), (is, again): (&Claims, &str)) {
+    /// Compares whether the tensors are listed, and in the texts the order: where another format has numbers in place
+    /// of names, the order of the list decides.
+    fn contents(&mut self, said: &Claims, text: &str, is: &Claims, again: &str) {
         let Some(items) = &is.contents else { return };
         match &said.contents {
             // Of tensors and sources alone depends whether there is room for the list.
@@ -83,11 +83,7 @@ impl Compare<'_> {
     }
 
     /// Both lists; `None` where the receipt had no room for its own. A list that had room is missed.
-    fn both<'l, T>(
-        &mut self,
-        field: &'static str,
-        (said, is): (&'l List<T>, &'l List<T>),
-    ) -> Option<(&'l [T], &'l [T])> {
+    fn both<'l, T>(&mut self, field: &'static str, said: &'l List<T>, is: &'l List<T>) -> Option<(&'l [T], &'l [T])> {
         self.alike.is_less |= is.is_there() && !said.is_there();
         if said.had_no_room() && is.is_there() && self.alike.has_room(0) {
             self.fact(field, Some(&Value::Null), Some(&json!(format!("a list of {}", is.items().len()))));
@@ -98,7 +94,7 @@ impl Compare<'_> {
     /// Compares the changes tensor by tensor. Another version may tell of other changes; the dtype of stored bits is a
     /// fact in every version.
     fn changes(&mut self, said: &List<Changed>, is: &List<Changed>) {
-        let Some((said, is)) = self.both("changes", (said, is)) else { return };
+        let Some((said, is)) = self.both("changes", said, is) else { return };
         let is_ours = self.alike.is_ours;
         let mut left: HashMap<&str, &Changed> = is.iter().map(|changed| (&*changed.name, changed)).collect();
         let (mut first, mut others) = (None, 0);
@@ -129,7 +125,7 @@ impl Compare<'_> {
 
     /// Compares why tensors were left out, and their order; other checks compare which.
     fn left_out(&mut self, said: &List<LeftOut>, is: &List<LeftOut>) {
-        let Some((said, is)) = self.both("left_out", (said, is)) else { return };
+        let Some((said, is)) = self.both("left_out", said, is) else { return };
         let reasons: HashMap<&str, &str> = is.iter().map(|left| (&*left.name, &*left.reason)).collect();
         let other = said.iter().find_map(|left| {
             let is = reasons.get(&*left.name).filter(|is| **is != left.reason)?;
