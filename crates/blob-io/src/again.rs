@@ -51,7 +51,7 @@ impl Complete {
         let left: Vec<Wanted<'a>> =
             wanted.zip(is_known).filter_map(|(wanted, is_known)| (!is_known).then_some(wanted)).collect();
         let dropped = all - left.len();
-        check_left(&file, left.into_iter(), (dropped, may_hold_more))?;
+        check_left(&file, left.into_iter(), dropped, may_hold_more)?;
         Ok(Some(is_recognised))
     }
 
@@ -104,14 +104,15 @@ pub fn check_written<'a>(
     wanted: impl ExactSizeIterator<Item = Wanted<'a>>,
     may_hold_more: bool,
 ) -> Result<(), Error> {
-    check_left(file, wanted, (0, may_hold_more))
+    check_left(file, wanted, 0, may_hold_more)
 }
 
 /// As [`check_written`], for the rest of a file of which so many tensors are `known` to be as planned.
 fn check_left<'a>(
     file: &Checkpoint,
     wanted: impl ExactSizeIterator<Item = Wanted<'a>>,
-    (known, may_hold_more): (usize, bool),
+    known: usize,
+    may_hold_more: bool,
 ) -> Result<(), Error> {
     file.check_whole().map_err(|e| differs(file.name(), &e.to_string()))?;
     if let Some(fault) = file.faults().first() {

@@ -254,7 +254,7 @@ impl Checkpoint {
     /// [`Entry::fault`] as an error; bytes that do not match the stored checksum; an entry without elements; errors of
     /// reading and allocating.
     pub fn load(&self, entry: &Entry) -> Result<AnyBlob, Error> {
-        payload::load(&self.input, &self.name, (entry, None), &self.limits)
+        payload::load(&self.input, &self.name, entry, None, &self.limits)
     }
 
     /// Loads a Caffe blob's data together with the diff, where one is stored.
@@ -265,7 +265,7 @@ impl Checkpoint {
         if entry.kind != Kind::Data {
             return Err(entry.refused(&self.name, "is not a blob's data"));
         }
-        payload::load(&self.input, &self.name, (entry, self.diff_of(entry)), &self.limits)
+        payload::load(&self.input, &self.name, entry, self.diff_of(entry), &self.limits)
     }
 
     /// The entry of the diff that belongs to a data entry, where one is stored.

@@ -28,7 +28,8 @@ pub(crate) const BIG_ENDIAN: bool = u16::from_be(1) == 1;
 pub(crate) fn load(
     source: &dyn Source,
     file: &str,
-    (entry, diff): (&Entry, Option<&Entry>),
+    entry: &Entry,
+    diff: Option<&Entry>,
     limits: &Limits,
 ) -> Result<AnyBlob, Error> {
     let dtype = entry.loadable(file)?;
@@ -129,7 +130,7 @@ impl<'a> Elements<'a> {
             None => match &entry.payload {
                 Payload::Chunked(chunked) if left > 0 => {
                     let dims = entry.shape.dims().iter().map(|d| *d as u64).collect();
-                    Stored::Chunks(Box::new(Chunks::open(source, chunked, (dims, width), limits)?))
+                    Stored::Chunks(Box::new(Chunks::open(source, chunked, dims, width, limits)?))
                 }
                 Payload::Varints(ranges) if left > 0 => {
                     let is_bool = entry.dtype == Some(blob_core::DType::Bool);

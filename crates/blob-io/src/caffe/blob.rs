@@ -7,7 +7,7 @@ use blob_core::{MAX_AXES, Shape};
 use crate::caffe::proto_fields::blob_proto::{DATA, DIFF, DOUBLE_DATA, DOUBLE_DIFF, NUM, SHAPE, WIDTH};
 use crate::caffe::proto_fields::blob_shape::DIM;
 use crate::caffe::proto_fields::nv_blob_proto::{RAW_DATA_TYPE, RAW_DIFF};
-use crate::caffe::values::{Choice, Fork, Raw, choose};
+use crate::caffe::values::{Choice, Fork, Raw, Repeated, choose};
 use crate::entry::{Entry, Kind, Payload, Runs};
 use crate::error::{Fault, FaultKind, ReadError};
 use crate::limits::Limits;
@@ -224,9 +224,9 @@ impl BlobFields {
             Fork::NvCaffe => self.raw(2, 0, "raw_data"),
             Fork::OpenCl => self.raw(1, 3, "packed_data"),
         };
-        let double = std::mem::take(&mut self.double_data);
-        let float = std::mem::take(&mut self.data);
-        choose(fork, ("data", float), ("double_data", double), raw, self.offset)
+        let double = Repeated { field: "double_data", values: std::mem::take(&mut self.double_data) };
+        let float = Repeated { field: "data", values: std::mem::take(&mut self.data) };
+        choose(fork, float, double, raw, self.offset)
     }
 
     fn choose_diff(&mut self, fork: Fork) -> Option<Result<Choice, Fault>> {
@@ -236,12 +236,9 @@ impl BlobFields {
             Fork::OpenCl => self.raw(2, 3, "packed_diff"),
         }
         .filter(|raw| raw.span.len() > 0);
-        let double = std::mem::take(&mut self.double_diff);
-        let float = std::mem::take(&mut self.diff);
-        if raw.is_none() && !double.is_stored() && !float.is_stored() {
-            return None;
-        }
-        let at = self.offset;
-        Some(choose(fork, ("diff", float), ("double_diff", double), raw, at))
+        let double = Repeated { field: "double_diff", values: std::mem::take(&mut self.double_diff) };
+        let float = Repeated { field: "diff", values: std::mem::take(&mut self.diff) };
+        let is_stored = raw.is_some() || double.values.is_stored() || float.values.is_stored();
+        is_stored.then(|| choose(fork, float, double, raw, self.offset))
     }
 }

@@ -43,7 +43,7 @@ pub fn decode_blob(bytes: &[u8]) -> Result<AnyBlob, Error> {
     if let Some(diff) = &mut diff {
         diff.name = TensorName::diff_of("@0").into();
     }
-    payload::load(&source, NAME, (&data, diff.as_ref()), &limits)
+    payload::load(&source, NAME, &data, diff.as_ref(), &limits)
 }
 
 /// Whether a serialised BlobProto's shape equals `shape`, as Caffe's `ShapeEquals` decides when a net loads weights.

@@ -79,7 +79,7 @@ impl Reader<'_, '_> {
         self.cursor.seek(span.start);
         while let Some(tag) = protobuf::tag(self.cursor, span.end)? {
             let Some(field) = message.field(tag.number).filter(|field| field.fits(tag.wire)) else {
-                self.unfit((span, message), path, tag, fields)?;
+                self.unfit(span, message, path, tag, fields)?;
                 continue;
             };
             match (&field.kind, tag.wire) {
@@ -137,7 +137,8 @@ impl Reader<'_, '_> {
     /// `bn_param` in the place of `embed_param`, with eps as a float in field 4.
     fn unfit(
         &mut self,
-        (span, message): (Span, &Message),
+        span: Span,
+        message: &Message,
         path: &[&str],
         tag: Tag,
         fields: &mut dyn Receiver,

@@ -46,22 +46,28 @@ pub(crate) struct Raw {
     pub(crate) field: &'static str,
 }
 
+/// The values of a repeated field, and the field's name.
+#[derive(Debug)]
+pub(crate) struct Repeated {
+    pub(crate) field: &'static str,
+    pub(crate) values: Values,
+}
+
 /// FromProto's precedence: doubles where there are any, then floats, then a fork's raw bytes.
 pub(crate) fn choose(
     fork: Fork,
-    (float_field, float): (&'static str, Values),
-    (double_field, double): (&'static str, Values),
+    float: Repeated,
+    double: Repeated,
     raw: Option<Raw>,
     at: u64,
 ) -> Result<Choice, Fault> {
-    let sources = [float.is_stored(), double.is_stored(), raw.is_some()];
+    let sources = [float.values.is_stored(), double.values.is_stored(), raw.is_some()];
     // Without any values, an empty field that is present decides the dtype.
-    let stored = (double.is_stored(), float.is_stored(), raw);
-    let (field, values, dtype, width) = match stored {
-        (false, false, Some(raw)) => return raw_choice(fork, raw, at),
-        (true, ..) => (double_field, double, DType::F64, 8),
-        (false, false, None) if double.seen => (double_field, double, DType::F64, 8),
-        _ => (float_field, float, DType::F32, 4),
+    let (Repeated { field, values }, dtype, width) = match (sources, raw) {
+        ([false, false, _], Some(raw)) => return raw_choice(fork, raw, at),
+        ([_, true, _], _) => (double, DType::F64, 8),
+        ([false, false, _], None) if double.values.seen => (double, DType::F64, 8),
+        _ => (float, DType::F32, 4),
     };
     if let Some((offset, len)) = values.ragged {
         return Err(Fault::new(offset, FaultKind::Multiple { field, len, width }));

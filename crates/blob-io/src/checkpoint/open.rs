@@ -155,7 +155,7 @@ impl OpenOptions {
         let files: Vec<String> = shards.files().map(str::to_owned).collect();
         let plural = if files.len() == 1 { "" } else { "s" };
         let kind = Found::new(Format::Safetensors, format!("{} shard{plural}", files.len()));
-        let opened = self.opened(&name, kind, (Input::new(Box::new(shards)), None), table);
+        let opened = self.opened(&name, kind, Input::new(Box::new(shards)), table);
         Ok(Some(Checkpoint { home: Home::of_file(path), shards: files, ..opened }))
     }
 
@@ -185,7 +185,7 @@ impl OpenOptions {
         let folder = folder::open(path, &name, &mut table)?;
         let plural = if folder.count() == 1 { "" } else { "s" };
         let kind = Found::new(Format::Npy, format!("folder of {} file{plural}", folder.count()));
-        let opened = self.opened(&name, kind, (Input::new(Box::new(folder)), None), table);
+        let opened = self.opened(&name, kind, Input::new(Box::new(folder)), table);
         Ok(Checkpoint { home: Home::Folder(path.to_owned()), ..opened })
     }
 
@@ -307,24 +307,24 @@ impl OpenOptions {
         }
         let found = self.list(&input, name, hint, &mut table);
         let found = if is_gzip { found.map_err(gunzip::inside) } else { found };
-        if let Some(cut) = cut {
-            return self.of_cut_gzip((name, hint), (input, packed), (found, cut), table);
-        }
-        match found {
-            Err(Error::Malformed { subject, fault, .. }) if self.salvage && table.intact() > 0 => {
-                self.salvaged((name, hint), (input, packed), fault.about(subject), table)
+        let opened = match (cut, found) {
+            (Some(cut), found) => self.of_cut_gzip(name, hint, input, found, cut, table)?,
+            (None, Err(Error::Malformed { subject, fault, .. })) if self.salvage && table.intact() > 0 => {
+                self.salvaged(name, hint, input, fault.about(subject), table)?
             }
-            kind => {
+            (None, kind) => {
                 let mut kind = kind?;
-                if packed.is_some() || kind.outside.is_empty() {
-                    return Ok(self.opened(name, kind, (input, packed), table));
+                if packed.is_none() && !kind.outside.is_empty() {
+                    let len = input.len();
+                    let (input, shards) = self.with_others(&mut kind, input, &mut table)?;
+                    let model_len = (!shards.is_empty()).then_some(len);
+                    Checkpoint { shards, model_len, ..self.opened(name, kind, input, table) }
+                } else {
+                    self.opened(name, kind, input, table)
                 }
-                let len = input.len();
-                let (input, shards) = self.with_others(&mut kind, input, &mut table)?;
-                let model_len = (!shards.is_empty()).then_some(len);
-                Ok(Checkpoint { shards, model_len, ..self.opened(name, kind, (input, packed), table) })
             }
-        }
+        };
+        Ok(Checkpoint { packed, ..opened })
     }
 
     /// An ONNX model with the files of its values behind it, and their names.
@@ -336,7 +336,7 @@ impl OpenOptions {
     ) -> Result<(Input, Vec<String>), Error> {
         let outside = std::mem::take(&mut kind.outside);
         if let Some((name, other)) = &self.beside {
-            onnx::join(&outside, (name, other.len()), model.len(), table);
+            onnx::join(&outside, name, other.len(), model.len(), table);
             kind.dialect += &onnx::dialect(1);
             let joined = Joined { first: model, second: other.clone() };
             return Ok((Input::new(Box::new(joined)), vec![name.clone()]));

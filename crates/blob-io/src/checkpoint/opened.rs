@@ -1,7 +1,7 @@
 //! Makes the checkpoint of a file whose headers were read, and says in which files these may lie.
 
 use super::open::OpenOptions;
-use super::{Checkpoint, Home, Lookup, Packed};
+use super::{Checkpoint, Home, Lookup};
 use crate::codec::Found;
 use crate::format::Files;
 use crate::names::NameTable;
@@ -14,12 +14,12 @@ impl OpenOptions {
         self.from.is_none_or(|from| from.holds().files == files)
     }
 
-    /// The checkpoint of a file whose headers were read; `packed` is the file that the input was taken from.
+    /// The checkpoint of a file whose headers were read; of a packed one, the caller adds the archive.
     pub(super) fn opened(
         &self,
         name: &str,
         Found { format, dialect, form, outside: _ }: Found,
-        (input, packed): (Input, Option<Packed>),
+        input: Input,
         mut table: NameTable,
     ) -> Checkpoint {
         let metadata = std::mem::take(&mut table.metadata);
@@ -41,7 +41,7 @@ impl OpenOptions {
             lookup: Lookup::default(),
             limits: self.limits.clone(),
             input,
-            packed,
+            packed: None,
             path: None,
             home: Home::Nowhere,
             shards: Vec::new(),

@@ -3,7 +3,7 @@
 //! Relies on formats whose arrays stand one after the other. Leaves out archives: their members are read as a whole.
 
 use super::open::OpenOptions;
-use super::{Checkpoint, Lookup, Packed};
+use super::{Checkpoint, Lookup};
 use crate::codec::Found;
 use crate::entry::subject;
 use crate::error::{Error, Fault, Reason};
@@ -20,13 +20,14 @@ impl OpenOptions {
     /// The fault, where the format's arrays are not certain before the end.
     pub(super) fn salvaged(
         &self,
-        (name, hint): (&str, &str),
-        sources: (Input, Option<Packed>),
+        name: &str,
+        hint: &str,
+        input: Input,
         fault: Box<Fault>,
         table: NameTable,
     ) -> Result<Checkpoint, Error> {
-        match self.salvageable(&sources.0, hint, &fault) {
-            Some(format) => Ok(self.broken_off(name, cut_off(format), sources, fault, table).without_names()),
+        match self.salvageable(&input, hint, &fault) {
+            Some(format) => Ok(self.broken_off(name, cut_off(format), input, fault, table).without_names()),
             None => Err(Error::of_fault(name, *fault, Some(table.intact()))),
         }
     }
@@ -38,21 +39,23 @@ impl OpenOptions {
     /// That the gzip file is cut, without [`OpenOptions::salvage`] or where no array is whole.
     pub(super) fn of_cut_gzip(
         &self,
-        (name, hint): (&str, &str),
-        sources: (Input, Option<Packed>),
-        (found, cut): (Result<Found, Error>, Box<Fault>),
+        name: &str,
+        hint: &str,
+        input: Input,
+        found: Result<Found, Error>,
+        cut: Box<Fault>,
         table: NameTable,
     ) -> Result<Checkpoint, Error> {
         let is_whole = found.is_ok();
         let kind = match found {
             Ok(kind) => Some(kind),
-            Err(Error::Malformed { fault, .. }) => self.salvageable(&sources.0, hint, &fault).map(cut_off),
+            Err(Error::Malformed { fault, .. }) => self.salvageable(&input, hint, &fault).map(cut_off),
             Err(error @ (Error::Interrupted | Error::LimitExceeded { .. })) => return Err(error),
             Err(_) => None,
         };
         match (kind, table.intact()) {
             (Some(kind), 1..) if self.salvage => {
-                let mut opened = self.broken_off(name, kind, sources, cut, table);
+                let mut opened = self.broken_off(name, kind, input, cut, table);
                 let text = "the end of the gzip file, with the CRC-32 of the content, is cut off: no value is checked";
                 opened.warnings.push(Warning::new(None, text));
                 Ok(if is_whole { opened } else { opened.without_names() })
@@ -61,15 +64,8 @@ impl OpenOptions {
         }
     }
 
-    fn broken_off(
-        &self,
-        name: &str,
-        kind: Found,
-        sources: (Input, Option<Packed>),
-        fault: Box<Fault>,
-        table: NameTable,
-    ) -> Checkpoint {
-        let opened = self.opened(name, kind, sources, table);
+    fn broken_off(&self, name: &str, kind: Found, input: Input, fault: Box<Fault>, table: NameTable) -> Checkpoint {
+        let opened = self.opened(name, kind, input, table);
         Checkpoint { broken: Some(fault), ..opened }
     }
 

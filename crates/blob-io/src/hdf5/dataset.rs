@@ -59,12 +59,12 @@ pub(super) fn describe(
                 let axes = entry.shape.num_axes() as u32;
                 return Err(ReadError::fault(at, FaultKind::Overflow { axes }));
             }
-            entry.payload = payload(structure, &header, (count, width), limits)?;
+            entry.payload = payload(structure, &header, count, width, limits)?;
         }
         Some(Element::Foreign { name, size }) => {
             // A string's bytes may be metadata.
             if let (DataLayout::Contiguous { .. }, Some(count)) = (&header.layout, count.checked_mul(size)) {
-                entry.payload = payload(structure, &header, (count, 1), limits)?;
+                entry.payload = payload(structure, &header, count, 1, limits)?;
             }
             entry.set_foreign(at, name, count.saturating_mul(size));
         }
@@ -120,7 +120,8 @@ fn shape(header: &Header) -> Result<Shape, ReadError> {
 fn payload(
     structure: &Structure,
     header: &Header,
-    (count, width): (u64, u64),
+    count: u64,
+    width: u64,
     limits: &Limits,
 ) -> Result<Payload, ReadError> {
     if header.is_external {

@@ -66,7 +66,7 @@ fn weights(found: Vec<NamedDataset>, layers: &BTreeMap<String, u32>, table: &mut
         let layer = found.group["/data/".len()..].to_owned();
         let base = if layer.is_empty() { format!("@{position}") } else { layer };
         let name = format!("{base}/{number}");
-        found.push((position, number, kind), &TensorName::new(&name, kind).to_string(), table)?;
+        found.push(position, number, kind, &TensorName::new(&name, kind).to_string(), table)?;
     }
     others.into_iter().try_for_each(|found| push_path(found, table))
 }
@@ -83,7 +83,7 @@ fn solver(structure: &Structure, found: Vec<NamedDataset>, table: &mut NameTable
     history.sort_by_key(|(number, _)| *number);
     for (number, found) in history {
         let position = table.next_position(0)?;
-        found.push((position, 0, Kind::Data), &format!("@{number}"), table)?;
+        found.push(position, 0, Kind::Data, &format!("@{number}"), table)?;
     }
     for found in others {
         let is_counter = found.group.is_empty() && matches!(&*found.name, "iter" | "current_step" | "learned_net");
@@ -114,16 +114,11 @@ fn scalar_text(structure: &Structure, found: &NamedDataset) -> Option<String> {
 fn push_path(found: NamedDataset, table: &mut NameTable) -> Result<(), ReadError> {
     let position = table.next_position(found.at)?;
     let name = format!("{}/{}", found.group, found.name);
-    found.push((position, 0, Kind::Data), &name[1..], table)
+    found.push(position, 0, Kind::Data, &name[1..], table)
 }
 
 impl NamedDataset {
-    fn push(
-        self,
-        (position, index, kind): (u32, u32, Kind),
-        name: &str,
-        table: &mut NameTable,
-    ) -> Result<(), ReadError> {
+    fn push(self, position: u32, index: u32, kind: Kind, name: &str, table: &mut NameTable) -> Result<(), ReadError> {
         // A dataset of a null dataspace holds no array, whatever the name promises.
         let kind = if self.entry.kind == Kind::None { Kind::None } else { kind };
         let entry = Entry { position, index, kind, ..self.entry };

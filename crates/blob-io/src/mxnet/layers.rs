@@ -51,7 +51,8 @@ impl Layers {
     /// Adds the operator of a node at byte `at`.
     pub(super) fn push(
         &mut self,
-        (op, name, operator): (&str, &str, &Operator),
+        operator: &Operator,
+        name: &str,
         node: u64,
         inputs: Inputs,
         at: u64,
@@ -59,8 +60,8 @@ impl Layers {
         inputs.bottoms.iter().try_for_each(|value| self.written(*value, at))?;
         let draft = Draft {
             name: name.to_owned(),
-            kind: operator.kind(op),
-            type_name: op.to_owned(),
+            kind: operator.kind(),
+            type_name: operator.op.clone(),
             bottoms: inputs.bottoms,
             // Only the operator knows how many more outputs there are; an operator that reads one names that output.
             tops: vec![(node, 0)],
@@ -70,7 +71,7 @@ impl Layers {
             is_conditional: false,
             extents: Vec::new(),
             rules: Vec::new(),
-            settings: operator.settings(op),
+            settings: operator.settings(),
         };
         self.of_node.insert(node, self.of_node.len());
         self.builder.push(draft, at)

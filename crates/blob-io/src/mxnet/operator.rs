@@ -5,9 +5,10 @@
 
 use crate::net::{LONGEST_KEY, LayerKind, MAX_ATTRIBUTES, Role, Rounding, Settings, Window};
 
-/// The attributes of one operator that matter here.
+/// One operator: the name, and the attributes that matter here.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
+    pub(super) op: String,
     kernel: Option<Vec<Option<usize>>>,
     num_filter: Option<usize>,
     num_group: Option<usize>,
@@ -64,12 +65,12 @@ impl Operator {
     }
 
     /// The operator's kind as a layer.
-    pub(super) fn kind(&self, op: &str) -> LayerKind {
-        match op {
+    pub(super) fn kind(&self) -> LayerKind {
+        match self.op.as_str() {
             "Convolution" | "Convolution_v1" => LayerKind::Convolution,
             "Deconvolution" => LayerKind::Deconvolution,
             "FullyConnected" => LayerKind::InnerProduct,
-            _ if is_norm(op) => LayerKind::BatchNorm,
+            op if is_norm(op) => LayerKind::BatchNorm,
             "Embedding" => LayerKind::Embed,
             "LeakyReLU" if self.act_type.as_deref() == Some("prelu") => LayerKind::PRelu,
             _ => LayerKind::Other,
@@ -77,23 +78,23 @@ impl Operator {
     }
 
     /// The role of the input at an index, if that input is a parameter.
-    pub(super) fn role(&self, op: &str, input: usize) -> Role {
-        match (op, input) {
+    pub(super) fn role(&self, input: usize) -> Role {
+        match (self.op.as_str(), input) {
             ("RNN", _) => Role::Other,
             (_, 1) => Role::Weight,
             (_, 2) => Role::Bias,
-            (_, 3) if self.kind(op) == LayerKind::BatchNorm => Role::Mean,
-            (_, 4) if self.kind(op) == LayerKind::BatchNorm => Role::Variance,
+            (_, 3) if self.kind() == LayerKind::BatchNorm => Role::Mean,
+            (_, 4) if self.kind() == LayerKind::BatchNorm => Role::Variance,
             _ => Role::Other,
         }
     }
 
     /// The attributes as settings of a layer.
-    pub(super) fn settings(&self, op: &str) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         let whole = |n: Option<usize>| n.map(|n| n as u64);
         // A kernel with an unknown axis is not recorded.
         let kernel: Option<Vec<u64>> = self.kernel.as_ref().and_then(|axes| axes.iter().map(|n| whole(*n)).collect());
-        let rounding = match (op, self.convention.as_deref()) {
+        let rounding = match (self.op.as_str(), self.convention.as_deref()) {
             ("Pooling", None | Some("valid")) => Rounding::Down,
             ("Pooling", Some("full")) => Rounding::Up,
             ("Pooling", Some("same")) => Rounding::Same,
@@ -113,14 +114,14 @@ impl Operator {
             num_output: whole(self.num_filter.or(self.num_hidden).or(self.output_dim)),
             group: whole(self.num_group),
             kernel: kernel.unwrap_or_default(),
-            axis: match op {
+            axis: match self.op.as_str() {
                 "Concat" | "concat" => self.dim,
-                _ if self.kind(op) == LayerKind::BatchNorm => self.axis,
+                _ if self.kind() == LayerKind::BatchNorm => self.axis,
                 _ => None,
             },
             bias_term: self.no_bias.map(|no_bias| !no_bias),
             flatten: self.flatten,
-            eps: self.eps.or(matches!(op, "LayerNorm" | "GroupNorm").then_some(1e-5)),
+            eps: self.eps.or(matches!(self.op.as_str(), "LayerNorm" | "GroupNorm").then_some(1e-5)),
             fix_gamma: self.fix_gamma,
             global_stats: self.use_global_stats,
             channels_last: matches!(self.layout.as_deref(), Some("NWC" | "NHWC" | "NDHWC")),
@@ -131,11 +132,11 @@ impl Operator {
     }
 
     /// Whether the input at an index is a learnt parameter.
-    pub(super) fn has_parameter(&self, op: &str, input: usize) -> bool {
-        match op {
+    pub(super) fn has_parameter(&self, input: usize) -> bool {
+        match self.op.as_str() {
             "Convolution" | "Convolution_v1" | "Deconvolution" | "FullyConnected" | "InstanceNorm" | "LayerNorm"
             | "GroupNorm" => (1..=2).contains(&input),
-            _ if is_norm(op) => (1..=4).contains(&input),
+            op if is_norm(op) => (1..=4).contains(&input),
             "Embedding" => input == 1,
             "LeakyReLU" => input == 1 && self.act_type.as_deref() == Some("prelu"),
             "RNN" => input == 1,
@@ -144,8 +145,8 @@ impl Operator {
     }
 
     /// The shape of the parameter at an input; `None` for an extent or a shape that the attributes do not determine.
-    pub(super) fn dims(&self, op: &str, input: usize) -> Option<Vec<Option<usize>>> {
-        match (op, input) {
+    pub(super) fn dims(&self, input: usize) -> Option<Vec<Option<usize>>> {
+        match (self.op.as_str(), input) {
             ("Convolution" | "Convolution_v1", 1) => {
                 let of_input = None;
                 self.filters(self.num_filter, of_input)
@@ -159,7 +160,7 @@ impl Operator {
             ("FullyConnected", 1) => Some(vec![self.num_hidden, None]),
             ("FullyConnected", 2) => Some(vec![self.num_hidden]),
             ("LeakyReLU", 1) => Some(vec![None]),
-            (_, 1..=4) if is_norm(op) => Some(vec![None]),
+            (op, 1..=4) if is_norm(op) => Some(vec![None]),
             ("Embedding", 1) => Some(vec![self.input_dim, self.output_dim]),
             _ => None,
         }
@@ -178,15 +179,16 @@ impl Operator {
         Some(ends.concat())
     }
 
-    /// The auxiliary states of an operator: index among the inputs, and suffix of the name, such as `moving_mean`.
-    pub(super) fn auxiliary(op: &str) -> &'static [(usize, &'static str)] {
-        if is_norm(op) { &[(3, "moving_mean"), (4, "moving_var")] } else { &[] }
+    /// The auxiliary states: index among the inputs, and suffix of the name, such as `moving_mean`.
+    pub(super) fn auxiliary(&self) -> &'static [(usize, &'static str)] {
+        if is_norm(&self.op) { &[(3, "moving_mean"), (4, "moving_var")] } else { &[] }
     }
-}
 
-/// Whether an operator passes the input's values on unchanged, perhaps in another dtype.
-pub(super) fn passes_on(op: &str) -> bool {
-    matches!(op, "identity" | "_copy" | "Cast" | "cast" | "amp_cast" | "BlockGrad" | "stop_gradient")
+    /// Whether the operator passes the input's values on unchanged, perhaps in another dtype.
+    pub(super) fn passes_on(&self) -> bool {
+        let ops = ["identity", "_copy", "Cast", "cast", "amp_cast", "BlockGrad", "stop_gradient"];
+        ops.contains(&self.op.as_str())
+    }
 }
 
 /// Whether an operator is a BatchNorm: the variants for one device, for several, and with a ReLU have the same inputs.

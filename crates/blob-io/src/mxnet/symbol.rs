@@ -10,7 +10,7 @@ use blob_core::DType;
 
 use super::flags;
 use super::layers::{Inputs, Layers};
-use super::operator::{Operator, dims_of, passes_on};
+use super::operator::{Operator, dims_of};
 use crate::error::{Error, FaultKind, ReadError, check_limit};
 use crate::limits::{LONGEST_NAME, Limit, Limits};
 use crate::net::Net;
@@ -208,8 +208,9 @@ impl Nodes {
             }
             return self.push(Variable { name: name.into(), is_parameter, ..declared }, at, limits);
         }
-        self.apply(&operator, (&op, &name), &inputs, (at, limits))?;
-        let behind = inputs.first().filter(|_| passes_on(&op)).and_then(|used| self.behind(used.node));
+        operator.op = op;
+        self.apply(&operator, &name, &inputs, at, limits)?;
+        let behind = inputs.first().filter(|_| operator.passes_on()).and_then(|used| self.behind(used.node));
         self.behind.push(behind);
         self.of_node.push(None);
         Ok(())
@@ -232,9 +233,10 @@ impl Nodes {
     fn apply(
         &mut self,
         operator: &Operator,
-        (op, name): (&str, &str),
+        name: &str,
         inputs: &[InputRef],
-        (at, limits): (u64, &Limits),
+        at: u64,
+        limits: &Limits,
     ) -> Result<(), ReadError> {
         let mut layer_inputs = Inputs::default();
         for (index, used) in inputs.iter().enumerate() {
@@ -244,9 +246,9 @@ impl Nodes {
                 ReadError::fault(at, FaultKind::words("an input that comes before its user", found))
             })?;
             // A parameter may come through operators that only pass values on.
-            let behind = self.behind(used.node).filter(|_| operator.has_parameter(op, index));
+            let behind = self.behind(used.node).filter(|_| operator.has_parameter(index));
             let Some(variable) = node.or(behind).map(|index| &mut self.variables[index as usize]) else {
-                if !passes_on(op) {
+                if !operator.passes_on() {
                     self.layers.reads(used.node);
                 }
                 layer_inputs.bottoms.push((used.node, used.output));
@@ -254,11 +256,11 @@ impl Nodes {
             };
             // Measured on 25 models: an edge leads to an auxiliary state exactly if the edge's version is above 0.
             let is_changed = used.version.is_some_and(|version| version > 0);
-            if is_changed || operator.has_parameter(op, index) {
-                variable.mark_parameter(operator.dims(op, index), is_changed);
-                layer_inputs.tensors.push((operator.role(op, index), Arc::clone(&variable.name)));
+            if is_changed || operator.has_parameter(index) {
+                variable.mark_parameter(operator.dims(index), is_changed);
+                layer_inputs.tensors.push((operator.role(index), Arc::clone(&variable.name)));
             } else {
-                if !passes_on(op) {
+                if !operator.passes_on() {
                     self.layers.reads(used.node);
                 }
                 layer_inputs.bottoms.push((used.node, used.output));
@@ -266,16 +268,16 @@ impl Nodes {
         }
         // Before nnvm, auxiliary states were not nodes; MXNet adds these states when loading such a file.
         if inputs.iter().all(|used| used.version.is_none()) {
-            for (index, suffix) in Operator::auxiliary(op) {
+            for (index, suffix) in operator.auxiliary() {
                 if inputs.len() <= *index {
                     let mut variable = Variable { name: format!("{name}_{suffix}").into(), ..Variable::default() };
-                    variable.mark_parameter(operator.dims(op, *index), true);
-                    layer_inputs.tensors.push((operator.role(op, *index), Arc::clone(&variable.name)));
+                    variable.mark_parameter(operator.dims(*index), true);
+                    layer_inputs.tensors.push((operator.role(*index), Arc::clone(&variable.name)));
                     self.push(variable, at, limits)?;
                 }
             }
         }
-        self.layers.push((op, name, operator), self.of_node.len() as u64, layer_inputs, at)?;
+        self.layers.push(operator, name, self.of_node.len() as u64, layer_inputs, at)?;
         Ok(())
     }
 }

@@ -40,11 +40,7 @@ pub(crate) fn block(metadata: &[(String, String)], at: u64) -> Vec<u8> {
 
 /// Reads the block that ends at `end` and begins at `begin` or later; returns whether there is one. A broken block is a
 /// warning, because the arrays are valid without metadata.
-pub(crate) fn read(
-    cursor: &mut Cursor<'_>,
-    (begin, end): (u64, u64),
-    table: &mut NameTable,
-) -> Result<bool, ReadError> {
+pub(crate) fn read(cursor: &mut Cursor<'_>, begin: u64, end: u64, table: &mut NameTable) -> Result<bool, ReadError> {
     let kept = table.metadata.len();
     let read = match find(cursor, begin, end) {
         Ok(None) => return Ok(false),

@@ -35,7 +35,7 @@ pub(crate) fn read<'s>(
         table.warn_of_loss(Some(at), format!("{} bytes follow the archive", len - at));
     }
     // We write the parts of sparse arrays as separate tensors: a file of ours has no folders that are arrays.
-    if metadata::read(cursor, (found.end, directory.begin), table)? {
+    if metadata::read(cursor, found.end, directory.begin, table)? {
         index::ungroup(&mut slots)
     } else {
         index::group(&mut slots)

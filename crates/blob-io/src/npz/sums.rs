@@ -112,13 +112,13 @@ fn sum(
     let (Some(at), Some(member)) = (entry.offset(), entry.checksum.as_deref()) else { return Ok(None) };
     let (len, Some(fields)) = (entry.byte_len(), fields.remove(&member.offset)) else { return Ok(None) };
     let (after, end) = (at + len, member.offset + member.size);
-    let head = crc(source, (member.offset, at), left)?;
-    let tail = (crc(source, (after, end), left)?, end.saturating_sub(after));
+    let head = crc(source, member.offset, at, left)?;
+    let tail = (crc(source, after, end, left)?, end.saturating_sub(after));
     Ok(Some(Sum { head, len, tail, fields }))
 }
 
 /// The CRC-32 of the bytes between two offsets; `left` bounds the bytes read in total.
-fn crc(source: &dyn Source, (mut from, end): (u64, u64), left: &mut u64) -> Result<u32, ReadError> {
+fn crc(source: &dyn Source, mut from: u64, end: u64, left: &mut u64) -> Result<u32, ReadError> {
     let len = end.saturating_sub(from);
     check_limit(from, Limit::Fixed, "the bytes around the arrays", len, *left)?;
     *left -= len;

@@ -55,7 +55,7 @@ pub(crate) fn attach(
 }
 
 /// As [`attach`], where the only other file, of this name and length, follows the model, whose length is `len`.
-pub(crate) fn join(outside: &[Outside], (name, other): (&str, u64), len: u64, table: &mut NameTable) {
+pub(crate) fn join(outside: &[Outside], name: &str, other: u64, len: u64, table: &mut NameTable) {
     let parts = outside.iter().map(|of| {
         let is_it = (*of.location == *name).then_some(Range { begin: len, len: other });
         (&*of.location, is_it.ok_or_else(|| "which is not there".to_owned()))

@@ -49,7 +49,7 @@ impl Sibling {
     pub(super) fn create(name: &str, path: &Path, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
         let target = resolve(name, path)?;
         let own = Kept::of(&target);
-        Self::begin(name, (target, own), if_exists, like)
+        Self::begin(name, target, own, if_exists, like)
     }
 
     /// As [`Sibling::create`], for a path where [nothing is](is_free), so that nobody has to look again.
@@ -59,15 +59,10 @@ impl Sibling {
         if_exists: IfExists,
         like: Option<&Path>,
     ) -> Result<Self, Error> {
-        Self::begin(name, (path.to_owned(), Kept::default()), if_exists, like)
+        Self::begin(name, path.to_owned(), Kept::default(), if_exists, like)
     }
 
-    fn begin(
-        name: &str,
-        (target, own): (PathBuf, Kept),
-        if_exists: IfExists,
-        like: Option<&Path>,
-    ) -> Result<Self, Error> {
+    fn begin(name: &str, target: PathBuf, own: Kept, if_exists: IfExists, like: Option<&Path>) -> Result<Self, Error> {
         if target.file_name().is_none() {
             return Err(request(name, "is not a file name"));
         }

@@ -33,7 +33,8 @@ impl<'a> Chunks<'a> {
     pub(super) fn open(
         source: &'a dyn Source,
         chunked: &'a Chunked,
-        (mut dims, width): (Vec<u64>, usize),
+        mut dims: Vec<u64>,
+        width: usize,
         limits: &Limits,
     ) -> Result<Self, Fault> {
         let mut steps = chunked.dims.to_vec();
