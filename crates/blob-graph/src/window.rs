@@ -187,7 +187,8 @@ pub(crate) fn inner(
     site: &mut Site<'_>,
     axis: usize,
     outputs: u64,
-    (is_turned, has_bias): (bool, bool),
+    is_turned: bool,
+    has_bias: bool,
 ) -> Result<Vec<Operand>, Refusal> {
     let x = site.x();
     let (rows, columns) = (count(&x.shape[..axis])?, count(&x.shape[axis..])?);

@@ -61,8 +61,8 @@ fn windows(site: &Site<'_>, extents: &[u64], kernel: &[u64]) -> Result<(Vec<Alon
     let global = site.flag("global_pooling")?;
     let mut of = if global {
         let kernel = if kernel.is_empty() { extents } else { kernel };
-        let stride = super::window::spatial(site, ("stride", "stride_h", "stride_w"), 2, Some(1))?;
-        let pad = super::window::spatial(site, ("pad", "pad_h", "pad_w"), 2, Some(0))?;
+        let stride = super::window::spatial(site, "stride", "stride_h", "stride_w", 2, Some(1))?;
+        let pad = super::window::spatial(site, "pad", "pad_h", "pad_w", 2, Some(0))?;
         Window { kernel: kernel.to_vec(), stride, pad }
     } else {
         window(site, 2)?

@@ -11,7 +11,9 @@ use crate::window::{Convolution, Window, inner};
 /// One number for each of `rank` axes: from two parameters, from one that repeats, or the default.
 pub(super) fn spatial(
     site: &Site<'_>,
-    (each, height, width): (&str, &str, &str),
+    each: &str,
+    height: &str,
+    width: &str,
     rank: usize,
     default: Option<u64>,
 ) -> Result<Vec<u64>, Refusal> {
@@ -41,9 +43,9 @@ pub(super) fn spatial(
 
 /// The window of a layer; kernel and stride are at least 1.
 pub(super) fn window(site: &Site<'_>, rank: usize) -> Result<Window, Refusal> {
-    let kernel = spatial(site, ("kernel_size", "kernel_h", "kernel_w"), rank, None)?;
-    let stride = spatial(site, ("stride", "stride_h", "stride_w"), rank, Some(1))?;
-    let pad = spatial(site, ("pad", "pad_h", "pad_w"), rank, Some(0))?;
+    let kernel = spatial(site, "kernel_size", "kernel_h", "kernel_w", rank, None)?;
+    let stride = spatial(site, "stride", "stride_h", "stride_w", rank, Some(1))?;
+    let pad = spatial(site, "pad", "pad_h", "pad_w", rank, Some(0))?;
     if kernel.contains(&0) || stride.contains(&0) {
         return Err(Refusal::parameter("a kernel or a stride of 0"));
     }
@@ -80,7 +82,7 @@ fn parameters(site: &Site<'_>, group: u64) -> Result<Convolution, Refusal> {
     }
     let rank = x.shape.len() - 2;
     let (outputs, window) = (site.size("num_output")?, window(site, rank)?);
-    let dilation = spatial(site, ("dilation", "", ""), rank, Some(1))?;
+    let dilation = spatial(site, "dilation", "", "", rank, Some(1))?;
     let has_bias = site.flag("bias_term")?;
     Convolution { x, outputs, group, window, dilation, has_bias, longer: Vec::new() }.checked()
 }
@@ -89,5 +91,5 @@ pub(super) fn inner_product(site: &mut Site<'_>) -> Result<Vec<Operand>, Refusal
     let axis = canonical(site.int("axis")?, &site.x().shape)?;
     let (outputs, is_turned) = (site.size("num_output")?, site.flag("transpose")?);
     let has_bias = site.flag("bias_term")?;
-    inner(site, axis, outputs, (is_turned, has_bias))
+    inner(site, axis, outputs, is_turned, has_bias)
 }

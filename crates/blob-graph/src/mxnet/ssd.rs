@@ -224,7 +224,7 @@ fn best_boxes(site: &mut Site<'_>, all: &Operand, columns: &Columns) -> Result<O
         return site.refuse("overlap_thresh", "below 0 is not supported");
     }
     // No overlap is above 1, and ONNX takes no more. Both operators keep a box that overlaps by exactly so much.
-    let left = suppressed(site, &boxes, &best[0], 1, (overlap.min(1.0), threshold))?;
+    let left = suppressed(site, &boxes, &best[0], 1, overlap.min(1.0), threshold)?;
     let kept = gathered(site, &best_rows, &left)?;
     // As many rows of −1 as are missing.
     let length = indices(site, "Shape", &[&left], vec![], vec![1])?;
@@ -242,7 +242,8 @@ fn suppressed(
     boxes: &Operand,
     scores: &Operand,
     classes: u64,
-    (overlap, threshold): (f32, f32),
+    overlap: f32,
+    threshold: f32,
 ) -> Result<Operand, Refusal> {
     let most = boxes.shape[0];
     let boxes = site.reshape(boxes, &[1, most, 4])?;
@@ -299,7 +300,7 @@ pub(super) fn multi_box_detection(site: &mut Site<'_>) -> Result<Vec<Operand>, R
     let sorted = site.ops("TopK", &[&best, &limit], vec![("axis", Attribute::Int(0))], outputs)?;
     let (places, ids) = (gathered(site, &places, &sorted[1])?, gathered(site, &ids, &sorted[1])?);
     // MXNet suppresses a box that overlaps by exactly so much, and ONNX only one that overlaps by more.
-    let left = left_of(site, &places, (&sorted[0], &ids), classes - 1, overlap.next_down())?;
+    let left = left_of(site, &places, &sorted[0], &ids, classes - 1, overlap.next_down())?;
     let flags = flagged(site, &left, boxes)?;
     let ids = site.op("Where", &[&flags, &ids, &none], vec![], vec![boxes])?;
     let ids = site.reshape(&ids, &[boxes, 1])?;
@@ -316,7 +317,8 @@ fn unary_float(site: &mut Site<'_>, x: &Operand) -> Result<Operand, Refusal> {
 fn left_of(
     site: &mut Site<'_>,
     boxes: &Operand,
-    (scores, ids): (&Operand, &Operand),
+    scores: &Operand,
+    ids: &Operand,
     classes: u64,
     overlap: f32,
 ) -> Result<Operand, Refusal> {
@@ -327,14 +329,14 @@ fn left_of(
     // A row without a detection has the score −1. OpenCV 5 takes no threshold below 0.
     const THRESHOLD: f32 = 0.0;
     if site.flag("force_suppress")? {
-        return suppressed(site, &boxes, &scores, 1, (overlap, THRESHOLD));
+        return suppressed(site, &boxes, &scores, 1, overlap, THRESHOLD);
     }
     let numbers: Vec<f32> = (0..classes).map(|class| class as f32).collect();
     let numbers = site.floats_of(&numbers, &[classes, 1])?;
     let own = site.ops("Equal", &[&numbers, &ids], vec![], vec![(DType::Bool, vec![classes, most])])?;
     let none = site.scalar(-1.0)?;
     let scores = site.op("Where", &[&own[0], &scores, &none], vec![], vec![classes, most])?;
-    suppressed(site, &boxes, &scores, classes, (overlap, THRESHOLD))
+    suppressed(site, &boxes, &scores, classes, overlap, THRESHOLD)
 }
 
 /// Whether each of so many places is among those named.

@@ -73,7 +73,7 @@ pub(super) fn fully_connected(site: &mut Site<'_>) -> Result<Vec<Operand>, Refus
     site.rank(&x, 1..=8)?;
     let axis = if site.flag("flatten")? { 1 } else { x.shape.len() - 1 };
     let (outputs, has_bias) = (site.size("num_hidden")?, !site.flag("no_bias")?);
-    inner(site, axis, outputs, (false, has_bias))
+    inner(site, axis, outputs, false, has_bias)
 }
 
 /// The products of two stacks of matrices, either of which may be turned.
