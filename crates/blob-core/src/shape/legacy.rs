@@ -24,8 +24,9 @@ impl Shape {
     /// # Errors
     /// [`Error::TooManyAxesForLegacy`]: more than four axes.
     pub fn legacy_pad_right(&self) -> Result<[usize; 4], Error> {
+        let dims = self.legacy_dims()?;
         let mut padded = [1; LEGACY_AXES];
-        self.legacy_dims()?.iter().zip(&mut padded).for_each(copy);
+        padded[..dims.len()].copy_from_slice(dims);
         Ok(padded)
     }
 
@@ -37,8 +38,7 @@ impl Shape {
     pub fn legacy_pad_left(&self) -> Result<[usize; 4], Error> {
         let dims = self.legacy_dims()?;
         let mut padded = [1; LEGACY_AXES];
-        let trailing = &mut padded[LEGACY_AXES - dims.len()..];
-        dims.iter().zip(trailing).for_each(copy);
+        padded[LEGACY_AXES - dims.len()..].copy_from_slice(dims);
         Ok(padded)
     }
 
@@ -62,8 +62,4 @@ impl Shape {
         }
         Err(Error::TooManyAxesForLegacy { shape: self.clone() })
     }
-}
-
-fn copy((from, to): (&usize, &mut usize)) {
-    *to = *from;
 }
