@@ -175,7 +175,7 @@ fn elements(from: DType, source: &[u8], to: DType, target: &mut [u8]) {
     threads::chunks(target, piece * to.size(), |index, target| {
         let count = target.len() / to.size();
         let source = &source[index * piece * from.size()..][..count * from.size()];
-        kernels::convert(isa, store, (from, source), (to, target));
+        kernels::convert(isa, store, from, source, to, target);
     });
 }
 

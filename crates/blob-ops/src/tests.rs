@@ -159,7 +159,7 @@ proptest! {
         let (want, want_out) = oracle::bins(dtype, bytes, low, high, bins);
         for isa in Isa::available() {
             prop_assert_eq!(bits(&stats(isa, dtype, bytes, &pieces)), bits(&whole));
-            let (got, out) = histogram(isa, dtype, bytes, &pieces, (low, high, bins));
+            let (got, out) = histogram(isa, dtype, bytes, &pieces, low, high, bins);
             prop_assert_eq!(&got, &want);
             prop_assert_eq!(out, want_out);
             let found = with_isa(isa, || count_nonfinite(dtype, bytes));
@@ -174,7 +174,9 @@ fn histogram(
     dtype: DType,
     bytes: &[u8],
     pieces: &[usize],
-    (min, max, bins): (f64, f64, usize),
+    min: f64,
+    max: f64,
+    bins: usize,
 ) -> (Vec<u64>, u64) {
     let mut histogram = with_isa(isa, || Histogram::new(dtype, min, max, bins)).expect("a range");
     in_pieces(bytes, pieces, |piece| histogram.update(piece));

@@ -125,7 +125,7 @@ const fn clamped(x: i128, low: i128, high: i128) -> i128 {
 }
 
 /// Converts whole elements of one dtype to as many of another.
-pub(crate) fn convert(isa: Isa, store: Store, (from, source): (DType, &[u8]), (to, target): (DType, &mut [u8])) {
+pub(crate) fn convert(isa: Isa, store: Store, from: DType, source: &[u8], to: DType, target: &mut [u8]) {
     if from == to && from != DType::Bool {
         return target.copy_from_slice(source);
     }

@@ -285,7 +285,7 @@ mod tests {
     }
 
     /// The rows of both sides are `gap` bytes apart.
-    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, (gap, order): (usize, Order), fetch: Fetch) {
+    fn check_block<const W: usize>(isa: Isa, columns: usize, rows: usize, gap: usize, order: Order, fetch: Fetch) {
         let (step, line) = (columns * W + gap, rows * W + gap);
         let src: Vec<u8> = (0..step * rows).map(|i| (i ^ i >> 8 ^ i >> 15) as u8 ^ (i % 251) as u8).collect();
         let mut from: Vec<usize> = (0..rows).map(|y| y * step).collect();
@@ -324,8 +324,8 @@ mod tests {
                 [lane - 1, lane, lane + 1, 5 * lane + 1, line + lane + 1].into_iter().filter(|side| *side > 0)
             {
                 for rows in [line - 1, line, line + 1, 3 * line - 1] {
-                    for apart in [(0, Even), (W, Even), (7, Even), (7, Uneven), (7, Descending)] {
-                        check_block::<W>(isa, columns, rows, apart, fetch);
+                    for (gap, order) in [(0, Even), (W, Even), (7, Even), (7, Uneven), (7, Descending)] {
+                        check_block::<W>(isa, columns, rows, gap, order, fetch);
                     }
                 }
             }

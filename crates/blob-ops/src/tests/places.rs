@@ -12,7 +12,7 @@ fn histograms_on_every_instruction_set() {
             let bytes = tensor(dtype, 12_295, 5, true);
             for bins in [1, 2, 7, 64, 254, 255, 1000, 1 << 16] {
                 let want = oracle::bins(dtype, &bytes, -3.0, 100.0, bins);
-                let got = histogram(isa, dtype, &bytes, &[7, 10_000], (-3.0, 100.0, bins));
+                let got = histogram(isa, dtype, &bytes, &[7, 10_000], -3.0, 100.0, bins);
                 assert_eq!(got, want, "{} {dtype:?} {bins} bins", isa.name());
             }
         }
@@ -24,9 +24,9 @@ fn edges_belong_to_the_bin_above_but_the_last() {
     let values = [0.0f64, 0.5, 1.0, 1.5, 2.0, 3.999, 4.0, 4.0000001, -1e-300, f64::NAN, f64::INFINITY];
     let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_ne_bytes()).collect();
     for isa in isas() {
-        let got = histogram(isa, DType::F64, &bytes, &[9], (0.0, 4.0, 4));
+        let got = histogram(isa, DType::F64, &bytes, &[9], 0.0, 4.0, 4);
         assert_eq!(got, (vec![2, 2, 1, 2], 4));
-        assert_eq!(histogram(isa, DType::F64, &bytes, &[9], (2.0, 2.0, 3)), (vec![1, 0, 0], 10));
+        assert_eq!(histogram(isa, DType::F64, &bytes, &[9], 2.0, 2.0, 3), (vec![1, 0, 0], 10));
     }
 }
 
@@ -37,7 +37,7 @@ fn ranges_as_wide_and_as_narrow_as_f64() {
         for top in [f64::MAX, f64::from_bits(4), 1e-300] {
             let values: Vec<u8> =
                 [-top, -top / 2.0, 0.0, top / 2.0, top].iter().flat_map(|x| x.to_ne_bytes()).collect();
-            let got = histogram(isa, DType::F64, &values, &[usize::MAX], (-top, top, 4));
+            let got = histogram(isa, DType::F64, &values, &[usize::MAX], -top, top, 4);
             assert_eq!(got, (vec![1, 1, 1, 2], 0), "{top:e}");
         }
     }

@@ -68,7 +68,8 @@ pub(super) unsafe fn diagonals<V: Vector, const W: usize, const R: usize, const 
         let mut parts: [usize; SIDE] = from_fn(|k| k % across);
         for top in (0..ys.div_ceil(part)).step_by(SIDE) {
             let below = (top + SIDE) * part < ys;
-            let mut next = Next::of::<W>(strip, dst, if below { (left, top + SIDE) } else { (left + SIDE, 0) });
+            let (next_top, next_left) = if below { (top + SIDE, left) } else { (0, left + SIDE) };
+            let mut next = Next::of::<W>(strip, dst, next_top, next_left);
             let past = past && is_alone(left, xs, part) && is_alone(top, ys, part);
             let y: [usize; SIDE] = from_fn(|k| start(top + k, ys, part));
             for _ in 0..across {
@@ -115,7 +116,8 @@ pub(super) unsafe fn in_place<V: Vector, const W: usize, const R: usize, const C
     let [stage, mirrored] = stages.each_mut().map(|stage| stage.as_mut_ptr().cast());
     for top in 0..row / SQUARE {
         for left in 0..=top {
-            let mut next = matrix.next(if left < top { (top, left + 1) } else { (top + 1, 0) }, &places);
+            let (next_top, next_left) = if left < top { (top, left + 1) } else { (top + 1, 0) };
+            let mut next = matrix.next(next_top, next_left, &places);
             // A square on the diagonal of the matrix is its own mirror image, as its diagonals 0 and 2 are.
             let diagonals = if left < top { SIDE } else { SIDE / 2 + 1 };
             for diagonal in 0..diagonals {
@@ -155,7 +157,7 @@ impl Matrix {
     }
 
     /// A square and its mirror image; behind the last row the first one, which is asked for in vain.
-    fn next(&self, (top, left): (usize, usize), places: &[usize; SQUARE]) -> Next {
+    fn next(&self, top: usize, left: usize, places: &[usize; SQUARE]) -> Next {
         let top = if top < self.row / SQUARE { top } else { 0 };
         let (src, dst) = (self.part((top, left), (0, 0)), self.part((left, top), (0, 0)));
         Next { src, dst, step: self.row, to: places.as_ptr() }
@@ -298,7 +300,7 @@ struct Next {
 impl Next {
     /// The one that begins with these parts; the first of the strip, which is asked for in vain, where it is not whole.
     #[inline(always)]
-    fn of<const W: usize>(strip: &Strip<'_>, dst: *const u8, (left, top): (usize, usize)) -> Self {
+    fn of<const W: usize>(strip: &Strip<'_>, dst: *const u8, top: usize, left: usize) -> Self {
         let part = const { LINE / W };
         let whole = (left + SIDE) * part <= strip.to.len() && (top + SIDE) * part <= strip.rows;
         let (left, top) = if whole { (left, top) } else { (0, 0) };
