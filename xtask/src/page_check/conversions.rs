@@ -29,18 +29,13 @@ pub(super) fn all(check: &Check<'_>, file: &Path, name: &str, is_empty: bool, co
     for (format, steps) in recipes() {
         let takes_first = steps[0]["name"] == "select";
         if !(is_empty && takes_first) {
-            one(check, (file, name), (format, steps), counts).with_context(|| format!("to {format}"))?;
+            one(check, file, name, format, steps, counts).with_context(|| format!("to {format}"))?;
         }
     }
     Ok(())
 }
 
-fn one(
-    check: &Check<'_>,
-    (file, name): (&Path, &str),
-    (format, steps): (&str, Value),
-    counts: &mut Counts,
-) -> Result<()> {
+fn one(check: &Check<'_>, file: &Path, name: &str, format: &str, steps: Value, counts: &mut Counts) -> Result<()> {
     let end = [("hdf5", "h5"), ("neoml-array", "arch")].iter().find(|(name, _)| *name == format);
     let path = format!("out.{}", end.map_or(format, |(_, end)| end));
     let folder = file.parent().context("a file lies in a folder")?;

@@ -49,7 +49,7 @@ pub(super) fn verdict(check: &Check<'_>, file: &Path, name: &str) -> Result<()> 
 pub(super) fn tensors(check: &Check<'_>, file: &Path, name: &str, list: &Value) -> Result<()> {
     let rows = list["tensors"].as_array().context("no tensors")?;
     for row in rows.iter().filter(|row| can_be_read(row)).take(TENSORS) {
-        tensor(check, (file, name), row).with_context(|| format!("{}", row["name"]))?;
+        tensor(check, file, name, row).with_context(|| format!("{}", row["name"]))?;
     }
     Ok(())
 }
@@ -58,7 +58,7 @@ fn can_be_read(row: &Value) -> bool {
     row["dtype"].is_string() && row["error"].is_null() && row["elements"].as_u64().is_some_and(|n| n <= VALUES)
 }
 
-fn tensor(check: &Check<'_>, (file, name): (&Path, &str), row: &Value) -> Result<()> {
+fn tensor(check: &Check<'_>, file: &Path, name: &str, row: &Value) -> Result<()> {
     let place = format!("#{}", row["index"]);
     let ask = |op: &str, more: &str| {
         let call = format!("ask('{op}', {{ key: files.at(-1).key, place: args[0], {more} }})");
