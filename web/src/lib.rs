@@ -65,7 +65,7 @@ pub fn open(number: u32, name: &str, len: f64, how: &str) -> Result<Opened, Stri
 #[wasm_bindgen]
 pub fn verify(number: u32, name: &str, len: f64, how: &str) -> Result<String, String> {
     let how = How { salvage: false, ..read(name, how)? };
-    verdict::of(opened(number, name, len, how), (name, len as u64), &Told::default()).map_err(|e| said(&e))
+    verdict::of(opened(number, name, len, how), name, len as u64, &Told::default()).map_err(|e| said(&e))
 }
 
 /// Panics: how the page's check sees that the page goes on.

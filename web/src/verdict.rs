@@ -23,11 +23,7 @@ struct Sheet {
 ///
 /// # Errors
 /// The error of a file that is not one of tensors.
-pub(crate) fn of(
-    opened: Result<Checkpoint, Error>,
-    (name, len): (&str, u64),
-    watch: &dyn Watch,
-) -> Result<String, Error> {
+pub(crate) fn of(opened: Result<Checkpoint, Error>, name: &str, len: u64, watch: &dyn Watch) -> Result<String, Error> {
     let verdict = Verdict { file: name.to_owned(), bytes: Some(len), ..Verdict::default() };
     let mut sheet = Sheet { verdict, findings: Vec::new() };
     match opened {
