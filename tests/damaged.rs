@@ -46,7 +46,7 @@ fn fails(args: &[&str], words: &str) -> Ran {
 }
 
 /// A safetensors file with these tensors, of `size` zeros each, and these metadata.
-fn safetensors(path: &Path, (dtype, size): (&str, usize), names: &[String], metadata: Value) {
+fn safetensors(path: &Path, dtype: &str, size: usize, names: &[String], metadata: Value) {
     let mut header = Map::new();
     header.insert("__metadata__".to_owned(), metadata);
     for (i, name) in names.iter().enumerate() {
@@ -119,7 +119,7 @@ fn a_folder_of_long_names_is_proved_and_guarded_too() {
     let home = tempfile::tempdir().expect("a folder");
     let source = home.path().join("x.safetensors");
     let names: Vec<String> = (0..350).map(|i| format!("{i:04}/{}", "\u{1}".repeat(8000))).collect();
-    safetensors(&source, ("U8", 1), &names, json!({}));
+    safetensors(&source, "U8", 1, &names, json!({}));
     let source = source.to_str().expect("UTF-8");
     let wts = converted(source, home.path(), "wts/");
     let receipt = fs::metadata(format!("{wts}blob.receipt.json")).expect("there").len();
@@ -141,7 +141,7 @@ fn a_receipt_that_is_read_is_written_whatever_the_names() {
     let names: Vec<String> = (0..2000).map(|i| format!("{i:04}{}", "layer.".repeat(450))).collect();
     // The text of these notes would also exceed the kept part of a receipt.
     let metadata = json!({"notes": "\"".repeat((9 << 20) / 4)});
-    safetensors(&source, ("BF16", 2), &names, metadata);
+    safetensors(&source, "BF16", 2, &names, metadata);
     let source = source.to_str().expect("UTF-8");
     for name in ["x.npz", "wts/"] {
         let path = converted(source, home.path(), name);
@@ -199,7 +199,7 @@ fn a_receipt_of_a_million_axes_is_told_in_one_short_line() {
     let axes = format!("[{}0]", "0,".repeat(1_000_000));
     let long = "f".repeat(100_000);
     let receipt = format!(r#"{{"contents":[{{"name":"a","dtype":"{long}","shape":{axes},"blake3":"{long}"}}]}}"#);
-    safetensors(&path, ("U8", 1), &["a".to_owned()], json!({"blob.receipt": receipt}));
+    safetensors(&path, "U8", 1, &["a".to_owned()], json!({"blob.receipt": receipt}));
     let ran = fails(&[path.to_str().expect("UTF-8")], "\"a\" is u8 1, and was written as ffff");
     assert!(ran.out.len() < 1000, "{}", ran.out.len());
 }

@@ -11,7 +11,7 @@ use crate::support::message::{content, fields, floats, len, shape, var};
 use crate::support::{compare_cases, data, open};
 
 /// A V2 layer: name, type, input and output, blobs of one axis, and more fields.
-pub(crate) fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[&[f32]], more: &[u8]) -> Vec<u8> {
+pub(crate) fn layer(name: &str, kind: &str, bottom: &str, top: &str, blobs: &[&[f32]], more: &[u8]) -> Vec<u8> {
     let texts = [(1, name), (2, kind), (3, bottom), (4, top)];
     let texts =
         texts.iter().filter(|(_, text)| !text.is_empty()).flat_map(|(number, text)| len(*number, text.as_bytes()));
@@ -27,11 +27,11 @@ fn dims(kind: &str, count: usize) -> Vec<u64> {
 fn parts() -> [Vec<u8>; 5] {
     let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
     [
-        layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &no_bias),
-        layer("bn", "BatchNorm", ("c", "d"), &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &var(10, 1)),
-        layer("s", "Scale", ("d", "e"), &[&[2.0, 3.0], &[0.0, 1.0]], &len(142, &var(4, 1))),
-        layer("r", "ReLU", ("e", "e"), &[], &[]),
-        layer("p", "Pooling", ("e", "f"), &[], &len(200, b"of a fork")),
+        layer("c", "Convolution", "data", "c", &[&[1.0, 2.0]], &no_bias),
+        layer("bn", "BatchNorm", "c", "d", &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &var(10, 1)),
+        layer("s", "Scale", "d", "e", &[&[2.0, 3.0], &[0.0, 1.0]], &len(142, &var(4, 1))),
+        layer("r", "ReLU", "e", "e", &[], &[]),
+        layer("p", "Pooling", "e", "f", &[], &len(200, b"of a fork")),
     ]
 }
 
@@ -80,7 +80,7 @@ fn layers(row: &str) -> Vec<Vec<u8>> {
         ];
         let fields: Vec<Vec<u8>> = fields.into_iter().filter(|(has, _)| *has).map(|(_, field)| field).collect();
         let [bottom, top] = [bottom, top].map(|value| value.trim_matches('-'));
-        layer(name, kind, (bottom, top), blobs, &fields.concat())
+        layer(name, kind, bottom, top, blobs, &fields.concat())
     });
     each.collect()
 }

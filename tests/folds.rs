@@ -79,9 +79,9 @@ fn the_diffs_of_what_is_folded_are_left_out() {
     let norms = [blob(&[0.5, 0.5], &[2]), blob(&[1.0, 4.0], &[2]), blob(&[1.0], &[1])].concat();
     let last = [blob(&[3.0, 5.0], &[2, 1, 1, 1]), len(106, &[var(1, 2), var(2, 0)].concat())].concat();
     let net = fold_net::net(&[
-        layer("c", "Convolution", ("data", "c"), &[], &more),
-        layer("bn", "BatchNorm", ("c", "d"), &[], &norms),
-        layer("e", "Convolution", ("d", "e"), &[], &last),
+        layer("c", "Convolution", "data", "c", &[], &more),
+        layer("bn", "BatchNorm", "c", "d", &[], &norms),
+        layer("e", "Convolution", "d", "e", &[], &last),
     ]);
     let source = open("net.caffemodel", &net).expect("opens");
     let described = source.net().expect("reads").expect("a net");

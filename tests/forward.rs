@@ -43,7 +43,7 @@ impl Weights {
         self.maybe(name).unwrap_or_else(|| panic!("no {name:?} in {:?}", self.file.names().collect::<Vec<_>>()))
     }
 
-    fn conv(&self, module: &str, x: &Map, (pad, stride, groups): (usize, usize, usize)) -> Map {
+    fn conv(&self, module: &str, x: &Map, pad: usize, stride: usize, groups: usize) -> Map {
         let (dims, w) = self.get(&format!("{module}.weight"));
         let bias = self.maybe(&format!("{module}.bias")).map(|(_, bias)| bias);
         let [out, per, kh, kw] = dims[..] else { panic!("{module}: {dims:?}") };
@@ -239,8 +239,8 @@ const EPS: f64 = 1e-5;
 fn lenet_of_every_generation_computes_what_opencv_does() {
     for stem in ["lenet", "lenet_v1", "lenet_v0"] {
         let refused = caffe(stem, "lenet", |w, x| {
-            let x = w.conv("conv1", &x, (0, 1, 1)).pool_by_two(2);
-            let x = w.conv("conv2", &x, (0, 1, 1)).pool_by_two(2);
+            let x = w.conv("conv1", &x, 0, 1, 1).pool_by_two(2);
+            let x = w.conv("conv2", &x, 0, 1, 1).pool_by_two(2);
             w.linear("ip2", &w.linear("ip1", &x).relu())
         });
         assert!(refused.is_empty());
@@ -250,9 +250,9 @@ fn lenet_of_every_generation_computes_what_opencv_does() {
 #[test]
 fn a_block_of_resnet_computes_what_opencv_does() {
     let refused = caffe("resnet", "resnet", |w, x| {
-        let x = w.bn("bn_conv1", w.conv("conv1", &x, (1, 1, 1)), EPS).relu();
-        let a = w.bn("bn_branch2a", w.conv("res_branch2a", &x, (1, 1, 1)), EPS).relu();
-        w.bn("bn_branch2b", w.conv("res_branch2b", &a, (0, 1, 1)), 0.01).add(&x).relu()
+        let x = w.bn("bn_conv1", w.conv("conv1", &x, 1, 1, 1), EPS).relu();
+        let a = w.bn("bn_branch2a", w.conv("res_branch2a", &x, 1, 1, 1), EPS).relu();
+        w.bn("bn_branch2b", w.conv("res_branch2b", &a, 0, 1, 1), 0.01).add(&x).relu()
     });
     assert!(refused.is_empty());
 }
@@ -260,8 +260,8 @@ fn a_block_of_resnet_computes_what_opencv_does() {
 #[test]
 fn depthwise_layers_compute_what_opencv_does() {
     let refused = caffe("mobilenet", "mobilenet", |w, x| {
-        let x = w.bn("conv_dw_bn", w.conv("conv_dw", &x, (1, 1, 4)), EPS).relu();
-        w.bn("conv_sep_bn", w.conv("conv_sep", &x, (0, 1, 1)), EPS).relu()
+        let x = w.bn("conv_dw_bn", w.conv("conv_dw", &x, 1, 1, 4), EPS).relu();
+        w.bn("conv_sep_bn", w.conv("conv_sep", &x, 0, 1, 1), EPS).relu()
     });
     assert!(refused.is_empty());
 }
@@ -269,7 +269,7 @@ fn depthwise_layers_compute_what_opencv_does() {
 #[test]
 fn a_block_of_inception_computes_what_opencv_does() {
     caffe("inception", "inception", |w, x| {
-        let branch = |name: &str, pad| w.bn(&format!("{name}/bn"), w.conv(name, &x, (pad, 1, 1)), EPS).relu();
+        let branch = |name: &str, pad| w.bn(&format!("{name}/bn"), w.conv(name, &x, pad, 1, 1), EPS).relu();
         let all = [branch("inception/1x1", 0), branch("inception/3x3", 1), branch("inception/5x5", 2)];
         Map { dims: [6, 6, 6], values: all.into_iter().flat_map(|map| map.values).collect() }
     });
@@ -289,7 +289,7 @@ fn an_lstm_computes_what_caffes_formulas_say() {
 fn segnets_bn_computes_what_its_formula_says() {
     // Only the prototxt says that the net is for inference, not the weights.
     let refused = caffe("segnet", "segnet", |w, x| {
-        let x = w.conv("conv1_1", &x, (0, 1, 1));
+        let x = w.conv("conv1_1", &x, 0, 1, 1);
         let (gain, shift) = (w.get("conv1_1_bn.weight").1, w.get("conv1_1_bn.bias").1);
         x.map(|c, x| x * gain[c] + shift[c])
     });
@@ -299,7 +299,7 @@ fn segnets_bn_computes_what_its_formula_says() {
     let weights = Weights::of(&source, Some(net), true);
     let (x, theirs) = golden(&data("caffe/forward/segnet.npz"));
     assert!(weights.maybe("conv1_1_bn.weight").is_none());
-    compare(&weights.conv("conv1_1", &x, (0, 1, 1)), &theirs, "segnet, folded");
+    compare(&weights.conv("conv1_1", &x, 0, 1, 1), &theirs, "segnet, folded");
 }
 
 #[test]
@@ -308,8 +308,8 @@ fn a_net_of_mxnet_computes_what_mxnet_does() {
     let (x, theirs) = golden(&data("mxnet/forward/block.npz"));
     for is_folded in [false, true] {
         let w = Weights::of(&source, None, is_folded);
-        let x = w.bn("bn0", w.conv("conv0", &x, (1, 1, 1)), 1e-3).relu();
-        let x = w.prelu("act1", w.bn("bn1", w.conv("conv1", &x, (0, 1, 2)), 2e-5));
+        let x = w.bn("bn0", w.conv("conv0", &x, 1, 1, 1), 1e-3).relu();
+        let x = w.prelu("act1", w.bn("bn1", w.conv("conv1", &x, 0, 1, 2), 2e-5));
         let x = w.bn("bn2", w.up("up", &x, 2), 1e-3);
         compare(&w.bn("bn3", w.linear("fc", &x), 1e-3), &theirs, &format!("mxnet, folded: {is_folded}"));
     }
@@ -335,7 +335,7 @@ fn resnet20_of_gluoncv_computes_what_mxnet_does() {
         let conv = |place: &str, number: usize, x: &Map, stride: usize| {
             let module = |kind: &str| format!("cifarresnetv10_{place}{kind}{number}");
             let pad = usize::from(w.get(&format!("{}.weight", module("conv"))).0[2] == 3);
-            w.bn(&module("batchnorm"), w.conv(&module("conv"), x, (pad, stride, 1)), EPS)
+            w.bn(&module("batchnorm"), w.conv(&module("conv"), x, pad, stride, 1), EPS)
         };
         let mut x = conv("", 0, &x, 1);
         for stage in 1..=3 {
@@ -369,7 +369,7 @@ fn mtcnn_computes_what_opencv_does() {
         let w = Weights::of(&source, None, false);
         let (x, theirs) = golden(&data(&format!("caffe/forward/{stem}.npz")));
         let conv =
-            |number: usize, x: &Map| w.prelu(&format!("prelu{number}"), w.conv(&format!("conv{number}"), x, (0, 1, 1)));
+            |number: usize, x: &Map| w.prelu(&format!("prelu{number}"), w.conv(&format!("conv{number}"), x, 0, 1, 1));
         let is_first = stem == "det1";
         let x = conv(1, &x).pool_by_two(if is_first { 2 } else { 3 });
         let x = conv(2, &x);
@@ -377,7 +377,7 @@ fn mtcnn_computes_what_opencv_does() {
         let x = if is_first { x } else { w.prelu("prelu4", w.linear("fc", &x)) };
         let values = ["score", "bbox_pred"]
             .iter()
-            .flat_map(|name| (if is_first { w.conv(name, &x, (0, 1, 1)) } else { w.linear(name, &x) }).values);
+            .flat_map(|name| (if is_first { w.conv(name, &x, 0, 1, 1) } else { w.linear(name, &x) }).values);
         let values = values.collect();
         compare(&Map { dims: [6, 1, 1], values }, &theirs, stem);
     }

@@ -180,7 +180,7 @@ fn a_field_of_a_fork_is_refused_by_its_number() {
     let convert = |field: &[u8]| {
         let pooling = len(121, &[var(1, 1), var(2, 2)].concat());
         let more = [&pooling[..], field].concat();
-        let file = folder.with("x.caffemodel", net(&[layer("p", "Pooling", ("d", "p"), &[], &more)]));
+        let file = folder.with("x.caffemodel", net(&[layer("p", "Pooling", "d", "p", &[], &more)]));
         blob(&["convert", &file, "--input", "d=1,1,4,4", "-o", &out, "--force"])
     };
     convert(&[]).ok();
@@ -207,7 +207,7 @@ fn an_input_has_one_shape_and_its_preparation_is_told() {
         layer { name: \"r\" type: \"ReLU\" bottom: \"d\" top: \"r\" }";
     let (text, file) = (
         folder.with("net.prototxt", text),
-        folder.with("x.caffemodel", net(&[layer("r", "ReLU", ("d", "r"), &[], &[])])),
+        folder.with("x.caffemodel", net(&[layer("r", "ReLU", "d", "r", &[], &[])])),
     );
     let out = folder.file("x.onnx");
     let line = ["convert", &file, "--net", &text, "-o", &out, "--input", "d=1,1,2,2"];
@@ -224,7 +224,7 @@ fn layers_that_share_a_parameter_have_the_last_copy() {
     let folder = Folder::new();
     let convolution = |name: &str, weights: &[f32], param: &str| {
         let more = [len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat()), len(6, &len(1, param.as_bytes()))].concat();
-        layer(name, "Convolution", ("d", name), &[weights], &more)
+        layer(name, "Convolution", "d", name, &[weights], &more)
     };
     let layers =
         [convolution("a", &[1.0, 2.0], "w"), convolution("b", &[3.0, 5.0], "w"), convolution("c", &[7.0, 9.0], "own")];
@@ -322,7 +322,7 @@ fn weights_in_f16_are_cast_and_the_net_computes_in_f32() {
 #[test]
 fn a_loss_becomes_the_probabilities_that_it_computes() {
     let folder = Folder::new();
-    let file = folder.with("x.caffemodel", net(&[layer("p", "Power", ("d", "s"), &[], &[])]));
+    let file = folder.with("x.caffemodel", net(&[layer("p", "Power", "d", "s", &[], &[])]));
     let model = |name: &str, last: &str| {
         let text = format!(
             "input: \"d\" input_shape {{ dim: 2 dim: 3 dim: 4 dim: 5 }} input: \"label\" input_shape {{ dim: 2 }}
@@ -364,7 +364,7 @@ fn a_loss_becomes_the_probabilities_that_it_computes() {
 #[test]
 fn a_layer_that_reads_a_loss_is_refused() {
     let folder = Folder::new();
-    let file = folder.with("x.caffemodel", net(&[layer("p", "Power", ("d", "s"), &[], &[])]));
+    let file = folder.with("x.caffemodel", net(&[layer("p", "Power", "d", "s", &[], &[])]));
     let (soft, sigmoid) = ("type: \"SoftmaxWithLoss\"", "type: \"SigmoidCrossEntropyLoss\"");
     let (power, eltwise) =
         ("type: \"Power\" bottom: \"l\" top: \"y\"", "type: \"Eltwise\" bottom: \"l\" bottom: \"s\" top: \"y\"");

@@ -16,7 +16,7 @@ use crate::support::random::Random;
 use crate::support::{Folder, Ran, blob, data, report};
 
 /// A layer with blobs of these extents.
-fn layer(name: &str, kind: &str, (bottom, top): (&str, &str), blobs: &[(&[u64], Vec<f32>)], more: &[u8]) -> Vec<u8> {
+fn layer(name: &str, kind: &str, bottom: &str, top: &str, blobs: &[(&[u64], Vec<f32>)], more: &[u8]) -> Vec<u8> {
     let texts = [(1, name), (2, kind), (3, bottom), (4, top)];
     let texts = texts.iter().flat_map(|(number, text)| len(*number, text.as_bytes()));
     let blobs = blobs.iter().flat_map(|(dims, values)| len(7, &[floats(values), shape(dims)].concat()));
@@ -34,9 +34,9 @@ fn source(folder: &Folder) -> String {
     let normalisation = [values(&[32]), values(&[32]), (&[1][..], vec![1.0])];
     let full = [values(&[2, 128])];
     let layers = [
-        layer("conv", "Convolution", ("d", "conv"), &convolution, &len(106, &[var(1, 32), var(4, 1)].concat())),
-        layer("bn", "BatchNorm", ("conv", "bn"), &normalisation, &[]),
-        layer("fc", "InnerProduct", ("bn", "fc"), &full, &len(117, &[var(1, 2), var(2, 0)].concat())),
+        layer("conv", "Convolution", "d", "conv", &convolution, &len(106, &[var(1, 32), var(4, 1)].concat())),
+        layer("bn", "BatchNorm", "conv", "bn", &normalisation, &[]),
+        layer("fc", "InnerProduct", "bn", "fc", &full, &len(117, &[var(1, 2), var(2, 0)].concat())),
     ];
     folder.with("x.caffemodel", layers.concat())
 }
@@ -251,7 +251,7 @@ fn two_files_are_written_or_none() {
     let line = ["convert", &odd, "--input", "d=1,40,2,2", "-o", &folder.file("y.onnx"), "--external-data", "--force"];
     blob(&line).refused("a source is never replaced by its copy");
     // Without a tensor of 1,024 bytes there is no second file.
-    let small = layer("p", "PReLU", ("d", "p"), &[(&[40], vec![0.5; 40])], &[]);
+    let small = layer("p", "PReLU", "d", "p", &[(&[40], vec![0.5; 40])], &[]);
     let small = folder.with("s.caffemodel", small);
     let line = ["convert", &small, "--input", "d=1,40,2,2", "-o", &folder.file("s.onnx"), "--external-data"];
     let ran = blob(&line).ok();

@@ -123,7 +123,7 @@ fn random_net(random: &mut Random) -> Case {
                 "arg:"
             };
             let key = if is_symbol { format!("{prefix}{role}") } else { format!("{name}/{place}") };
-            add(random, (&mut header, &mut values), key, dims);
+            add(random, &mut header, &mut values, key, dims);
         }
         if random.once_in(8) {
             inputs.push(json!([random.below(nodes.len()), 0, 0]));
@@ -139,7 +139,7 @@ fn random_net(random: &mut Random) -> Case {
 }
 
 /// Adds a tensor; now and then with another shape or dtype, or none.
-fn add(random: &mut Random, (header, values): (&mut Map<String, Value>, &mut Vec<u8>), key: String, dims: &[usize]) {
+fn add(random: &mut Random, header: &mut Map<String, Value>, values: &mut Vec<u8>, key: String, dims: &[usize]) {
     let mut dims = dims.to_vec();
     match random.below(24) {
         0 => return,

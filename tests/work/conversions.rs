@@ -102,17 +102,17 @@ fn refusals_of_a_fold_are_grouped() {
         "refusals",
         |size: usize| {
             let no_bias = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
-            let norm = |name: &str, ends: (&str, &str)| {
-                layer(name, "BatchNorm", ends, &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[])
+            let norm = |name: &str, bottom: &str, top: &str| {
+                layer(name, "BatchNorm", bottom, top, &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[])
             };
-            let first = layer("c", "Convolution", ("data", "c"), &[&[1.0, 2.0]], &no_bias);
+            let first = layer("c", "Convolution", "data", "c", &[&[1.0, 2.0]], &no_bias);
             net(&[
                 first,
-                norm("n", ("c", "d")),
+                norm("n", "c", "d"),
                 (0..size / 160)
                     .flat_map(|i: usize| {
                         let (relu, read) = (format!("r{i}"), format!("b{i}"));
-                        [layer(&relu, "ReLU", ("d", &relu), &[], &[]), norm(&read, (&relu, &read))].concat()
+                        [layer(&relu, "ReLU", "d", &relu, &[], &[]), norm(&read, &relu, &read)].concat()
                     })
                     .collect(),
             ])
@@ -131,7 +131,7 @@ fn modules_of_many_eps_are_one_line() {
                 .flat_map(|i: usize| {
                     let (name, eps) = (format!("b{i}"), f32::from_bits(1e-3_f32.to_bits() + i as u32));
                     let eps = len(139, &[&[3 << 3 | 5], &eps.to_le_bytes()[..]].concat());
-                    layer(&name, "BatchNorm", ("data", &name), &[&[0.5; 20], &[1.0; 20], &[1.0]], &eps)
+                    layer(&name, "BatchNorm", "data", &name, &[&[0.5; 20], &[1.0; 20], &[1.0]], &eps)
                 })
                 .collect()])
         },
@@ -195,9 +195,9 @@ fn a_folded_net_becomes_a_model_in_linear_work() {
                         let (read, conv, norm) = (format!("s{i}"), format!("c{}", i + 1), format!("b{}", i + 1));
                         let scale = format!("s{}", i + 1);
                         [
-                            layer(&conv, "Convolution", (&read, &conv), &[&[1.0, 2.0, 3.0, 4.0]], &no_bias),
-                            layer(&norm, "BatchNorm", (&conv, &norm), &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]),
-                            layer(&scale, "Scale", (&norm, &scale), &[&[2.0, 3.0], &[0.0, 1.0]], &with_bias),
+                            layer(&conv, "Convolution", &read, &conv, &[&[1.0, 2.0, 3.0, 4.0]], &no_bias),
+                            layer(&norm, "BatchNorm", &conv, &norm, &[&[0.5, 0.5], &[1.0, 4.0], &[1.0]], &[]),
+                            layer(&scale, "Scale", &norm, &scale, &[&[2.0, 3.0], &[0.0, 1.0]], &with_bias),
                         ]
                         .concat()
                     })
