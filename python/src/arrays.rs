@@ -39,7 +39,7 @@ pub(crate) fn save(
     let if_exists = if overwrite { IfExists::Replace } else { IfExists::Refuse };
     let lent: Vec<(&str, Box<dyn blob_io::Tensor + Sync + '_>)> =
         values.iter().map(|(name, values)| Ok((name.as_str(), values.source()?))).collect::<Result<_, Stop>>()?;
-    beside(py, (&Progress::Nobody, total), |watch| {
+    beside(py, &Progress::Nobody, total, |watch| {
         let readers: Vec<_> = lent.iter().map(|(name, tensor)| (*name, Watched { tensor: &**tensor, watch })).collect();
         let writer = readers.iter().fold(Writer::new(format), |writer, (name, tensor)| writer.tensor(*name, tensor));
         let writer = metadata.iter().fold(writer, |writer, (key, value)| writer.metadata(key, value));

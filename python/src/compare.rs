@@ -60,7 +60,7 @@ pub(crate) fn check<'py>(
     let bytes: u64 = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
     let total = bytes * (1 + u64::from(finite) + u64::from(other.is_some()));
     let progress = Progress::new(progress)?;
-    let found = beside(py, (&progress, total), move |watch| {
+    let found = beside(py, &progress, total, move |watch| {
         let (checkpoint, other) = (&opened.checkpoint, other.as_ref().map(|other| &other.checkpoint));
         // Of a part, a receipt and another file say more than is asked for.
         let is_meant =
@@ -130,7 +130,7 @@ pub(crate) fn diff<'py>(
     let (ours, theirs) = (a.opened()?, b.opened()?);
     let total = [&ours, &theirs].iter().map(|opened| opened.checkpoint.file_len()).sum();
     let progress = Progress::new(progress)?;
-    let (tally, rows, notes) = beside(py, (&progress, total), move |watch| {
+    let (tally, rows, notes) = beside(py, &progress, total, move |watch| {
         let (mut rows, mut notes) = (Vec::new(), Vec::new());
         let tally = compare(
             &ours.checkpoint,
@@ -178,7 +178,7 @@ pub(crate) fn content_hash(
 ) -> Result<String, Stop> {
     let opened = file.opened()?;
     let bytes = opened.checkpoint.entries().iter().map(Entry::byte_len).sum();
-    hashed(py, Subject::Tensors(&opened.checkpoint), sha256, (progress, bytes))
+    hashed(py, Subject::Tensors(&opened.checkpoint), sha256, progress, bytes)
 }
 
 /// The digest of a file's bytes, whatever the file is: `blob hash`.
@@ -192,16 +192,17 @@ pub(crate) fn file_hash(
 ) -> Result<String, Stop> {
     let name = path.display().to_string();
     let source = FileSource::open(&path).map_err(|source| Error::Open { file: name.clone(), source })?;
-    hashed(py, Subject::File { name: &name, source: &source }, sha256, (progress, Source::len(&source)))
+    hashed(py, Subject::File { name: &name, source: &source }, sha256, progress, Source::len(&source))
 }
 
 fn hashed(
     py: Python<'_>,
     subject: Subject<'_>,
     sha256: bool,
-    (progress, bytes): (Option<&Bound<'_, PyAny>>, u64),
+    progress: Option<&Bound<'_, PyAny>>,
+    bytes: u64,
 ) -> Result<String, Stop> {
     let algorithm = if sha256 { Algorithm::Sha256 } else { Algorithm::Blake3 };
     let progress = Progress::new(progress)?;
-    Ok(beside(py, (&progress, bytes), |watch| digest(subject, algorithm, watch))?.digest)
+    Ok(beside(py, &progress, bytes, |watch| digest(subject, algorithm, watch))?.digest)
 }

@@ -41,7 +41,7 @@ pub(crate) fn run_recipe(
     recipe.target.into = into;
     let opened = source.opened()?;
     let (progress, total) = (Progress::new(progress)?, opened.checkpoint.file_len());
-    beside(py, (&progress, total), move |watch| {
+    beside(py, &progress, total, move |watch| {
         let source = &opened.checkpoint;
         if recipe.target.if_exists == IfExists::Same {
             let job = Job::new(1, recipe, &Marks::new(salvage))?;

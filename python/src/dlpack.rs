@@ -192,7 +192,7 @@ impl Tensor {
         // SAFETY: Python hands over a `Py_buffer` of its own. The block has the values of the tensor's shape and dtype,
         // and the tensor holds this block from `exported` on, since nothing empties a `OnceLock` behind a shared
         // reference.
-        unsafe { export(slf.into_any(), (&block, spec.shape.dims(), format, spec.dtype.size()), view, flags) }
+        unsafe { export(slf.into_any(), &block, spec.shape.dims(), format, spec.dtype.size(), view, flags) }
     }
 
     /// Releases a buffer.

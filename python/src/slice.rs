@@ -71,9 +71,7 @@ pub(crate) fn read_part<'py>(
     let file = &opened.checkpoint;
     let block = here(py, |watch| {
         let mut places = begins.map(|at| at * size);
-        Block::filled(file.name(), result.count() * size, |out| {
-            read(file, entry, &mut places, run * size, (watch, out))
-        })
+        Block::filled(file.name(), result.count() * size, |out| read(file, entry, &mut places, run * size, watch, out))
     })?;
     let part = Tensor::made(TensorSpec::new("", spec.dtype, result), Arc::new(block));
     Tensor::array(&Bound::new(py, part)?, framework).map(Some)
@@ -118,7 +116,8 @@ fn read(
     entry: &Entry,
     places: &mut dyn Iterator<Item = usize>,
     run: usize,
-    (watch, out): (&dyn Watch, &mut [u8]),
+    watch: &dyn Watch,
+    out: &mut [u8],
 ) -> Result<(), Error> {
     let mut reader = Place { reader: Watched::open(file, entry, watch)?, at: 0 };
     let (mut filled, mut next) = (0, places.next());

@@ -134,7 +134,8 @@ impl Watch for Counter {
 /// work counts up to `total`.
 pub(crate) fn beside<T: Send>(
     py: Python<'_>,
-    (progress, total): (&Progress, u64),
+    progress: &Progress,
+    total: u64,
     work: impl FnOnce(&dyn Watch) -> Result<T, Error> + Send,
 ) -> Result<T, Stop> {
     progress.begin(py, total)?;

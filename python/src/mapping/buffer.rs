@@ -25,7 +25,7 @@ impl Memory {
         let dims = [block.len()];
         // SAFETY: Python hands over a `Py_buffer` of its own. The block has `len` bytes, and the `Memory`, which never
         // changes, holds the block.
-        unsafe { export(slf.into_any(), (&block, &dims, c"B", 1), view, flags) }
+        unsafe { export(slf.into_any(), &block, &dims, c"B", 1, view, flags) }
     }
 
     /// Releases a buffer.
@@ -44,7 +44,7 @@ struct Exported {
     strides: Vec<isize>,
 }
 
-/// Fills a view of row-major values: block, dims, format and the size of an item.
+/// Fills a view of row-major values, each an item of `size` bytes.
 ///
 /// # Safety
 /// `view` points to a `Py_buffer` that may be written. The block has the values of these dims, and `object` holds the
@@ -52,7 +52,10 @@ struct Exported {
 /// `torch.frombuffer(t)` release the view at once, keep the object, and use the address for as long.
 pub(crate) unsafe fn export(
     object: Bound<'_, PyAny>,
-    (block, dims, format, size): (&Block, &[usize], &'static CStr, usize),
+    block: &Block,
+    dims: &[usize],
+    format: &'static CStr,
+    size: usize,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
