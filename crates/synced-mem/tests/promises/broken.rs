@@ -228,6 +228,17 @@ fn a_wait_that_is_refused_to_a_kernel_breaks_nothing() {
     assert_eq!(*memory.host(0..8).unwrap(), [2, 2, 2, 2, 1, 1, 1, 1]);
     queue.synchronize().unwrap();
     assert_eq!(memory.stats().leaks.count, 0);
+    // A download that is under way is not given up, and so not begun again.
+    let (brought, before) = (SharedMem::from(vec![1; 8]), memory.clone());
+    fill(&mut brought.device_mut(&queue, ..).unwrap(), 3);
+    brought.prefetch_host(..).unwrap();
+    let asked = brought.clone();
+    launch(&*queue, [before.device(&queue, ..).unwrap().arg()], move |_| {
+        assert!(matches!(asked.host(..), Err(Error::CalledFromKernel { .. })));
+    })
+    .unwrap();
+    queue.synchronize().unwrap();
+    assert_eq!((*brought.host(..).unwrap() == [3; 8], brought.stats().downloads.count), (true, 1));
     assert_eq!(device.report().misuses, [""; 0]);
 }
 
