@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import io
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -138,3 +140,22 @@ def test_an_error_of_a_read_keeps_nothing(path: str) -> None:
         del thing
         gc.collect()
         assert gone() is None, salvage
+
+
+@pytest.mark.parametrize("call", ["t.tobytes()", "t.stats()", "blob_io.hash(f)", "f.get_tensor('w')", "t[:, ::2]"])
+def test_daemon_threads_in_a_call_do_not_crash_the_end_of_the_interpreter(tmp_path: Path, call: str) -> None:
+    blob_io.save_file({"w": np.ones((256, 256), np.float32)}, tmp_path / "w.safetensors")
+    child = f"""
+import threading, time, numpy, blob_io
+f = blob_io.open({str(tmp_path / "w.safetensors")!r})
+t = f["w"]
+f.get_tensor("w")
+def work():
+    while True:
+        {call}
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+"""
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", child], capture_output=True, text=True).returncode == 0

@@ -112,12 +112,25 @@ fn build(python: &Path, folder: &Path, is_debug: bool) -> Result<PathBuf> {
         maturin.args(["--quiet", "--profile", "dev", "--compatibility", "linux"]);
     } else {
         maturin.args(["--quiet", "--release", "--zig", "--target", TARGET, "--compatibility", PLATFORM]);
+        maturin.env("RUSTFLAGS", unwinder(folder)?);
     }
     shell::run(&mut maturin)?;
     if !is_debug {
         build_from_source(python, folder)?;
     }
     only_file(&wheels)
+}
+
+/// The flags that link the system's unwinder. CPython before 3.14 ends a thread that comes back after the end of the
+/// interpreter by `pthread_exit`, which unwinds by libgcc; a library with another unwinder, as Zig's, crashes then.
+fn unwinder(folder: &Path) -> Result<String> {
+    const LIBRARY: &str = "libgcc_s.so.1";
+    let found = shell::read(Command::new("cc").arg(format!("-print-file-name={LIBRARY}")))?;
+    // Alone in a folder: beside it lie the system's other libraries, which are newer than a release may need.
+    let alone = folder.join("unwinder");
+    std::fs::create_dir_all(&alone)?;
+    std::fs::copy(found.trim(), alone.join(LIBRARY)).with_context(|| format!("{LIBRARY} of the C compiler"))?;
+    Ok(format!("-L native={} -l dylib:+verbatim={LIBRARY}", alone.display()))
 }
 
 /// The file that maturin has written into a folder.
