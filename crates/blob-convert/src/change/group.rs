@@ -198,6 +198,9 @@ impl fmt::Display for Group {
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
             }
             Effect::TakenOtherwise { words } => write!(f, "{words}: {count}: {named}"),
+            Effect::MetadataDropped { format, keys } if format.holds().receipt && !format.holds().inherits => {
+                write!(f, "metadata left out, which a new {} does not take over: {}", format.name(), listed(keys))
+            }
             Effect::MetadataDropped { format, keys } if !format.holds().inherits => {
                 write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
             }
