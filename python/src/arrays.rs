@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use blob_core::{AnyBlob, DType, Shape};
 use blob_io::layout::TensorSpec;
-use blob_io::{Error, Format, IfExists, Writer};
+use blob_io::{Bf16, Error, Format, IfExists, Writer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::Stop;
+use crate::error::{Stop, refuse};
 use crate::given::{Given, Watched};
 use crate::mapping::{ALIGN, Block, with_blobs};
 use crate::opened::{Stored, format_named};
@@ -39,6 +39,12 @@ pub(crate) fn save(
     let if_exists = if overwrite { IfExists::Replace } else { IfExists::Refuse };
     let lent: Vec<(&str, Box<dyn blob_io::Tensor + Sync + '_>)> =
         values.iter().map(|(name, values)| Ok((name.as_str(), values.source()?))).collect::<Result<_, Stop>>()?;
+    // A conversion writes the bits, and its receipt says whose. A file without one would be of other values.
+    let halves = lent.iter().find(|(_, tensor)| tensor.dtype() == DType::BF16);
+    if let (Bf16::AsU16, Some((name, _))) = (format.holds().bf16, halves) {
+        let text = format!("{} has no bf16, and {name:?} would be read as u16: give its values as f32", format.name());
+        return Err(refuse(&path.display().to_string(), text));
+    }
     beside(py, &Progress::Nobody, total, |watch| {
         let readers: Vec<_> = lent.iter().map(|(name, tensor)| (*name, Watched { tensor: &**tensor, watch })).collect();
         let writer = readers.iter().fold(Writer::new(format), |writer, (name, tensor)| writer.tensor(*name, tensor));

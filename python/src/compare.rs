@@ -71,8 +71,7 @@ pub(crate) fn check<'py>(
         for warning in checkpoint.warnings() {
             found.remark(Remark::Unproven(Finding::new("", Reason::Warning, warning.to_string())));
         }
-        let described = net.map(NetFile::Prototxt);
-        let described = described.or_else(|| other.and(symbol.clone()).map(NetFile::Symbol));
+        let described = net.map(NetFile::Prototxt).or_else(|| other.and(symbol.clone()).map(NetFile::Symbol));
         let by = By { net: described.map(|file| file.read()).transpose()?, ..By::default() };
         found.notes.extend(ignored(checkpoint, by.net.as_deref()).iter().map(ToString::to_string));
         if !is_part {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use blob_convert::batch::{Job, Marks, Opener, Trust};
+use blob_convert::batch::{Job, Marks, Trust};
 use blob_convert::change::Group;
 use blob_convert::{Recipe, Silent};
 use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions};
@@ -12,15 +12,6 @@ use serde_json::{Value, json};
 use crate::error::Stop;
 use crate::file::{File, receipt};
 use crate::work::{Progress, beside};
-
-/// Opens the source of a job to hash it.
-struct Opening;
-
-impl Opener for Opening {
-    fn open(&self, path: &Path, format: Option<Format>) -> Result<Checkpoint, Error> {
-        format.into_iter().fold(OpenOptions::new(), OpenOptions::from).open(path)
-    }
-}
 
 /// Does a recipe to an open file, unless it is done. Returns JSON: the output, and the changes that a user should know.
 #[pyfunction]
@@ -45,7 +36,7 @@ pub(crate) fn run_recipe(
         let source = &opened.checkpoint;
         if recipe.target.if_exists == IfExists::Same {
             let job = Job::new(1, recipe, &Marks::new(salvage))?;
-            if let Some(claim) = job.done(&Opening, Trust::Content, None, watch)? {
+            if let Some(claim) = job.done(&OpenOptions::new(), Trust::Content, None, watch)? {
                 return done(source, &job, &claim.blake3);
             }
             recipe = job.marked(source);

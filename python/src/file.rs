@@ -150,13 +150,12 @@ impl File {
         for text in &opened.warnings {
             all.push(class.call1((text, None::<&str>, None::<u64>, false))?);
         }
-        for warning in opened.checkpoint.warnings() {
-            all.push(class.call1((&*warning.text, None::<&str>, warning.offset, warning.is_loss))?);
-        }
-        for entry in opened.checkpoint.entries() {
-            for warning in entry.warnings() {
-                all.push(class.call1((&*warning.text, entry.name(), warning.offset, warning.is_loss))?);
-            }
+        let checkpoint = &opened.checkpoint;
+        let of_file = checkpoint.warnings().iter().cloned().map(|warning| (None, warning));
+        let each = checkpoint.entries().iter();
+        let of_tensors = each.flat_map(|entry| entry.warnings().map(move |warning| (Some(entry.name()), warning)));
+        for (name, warning) in of_file.chain(of_tensors) {
+            all.push(class.call1((&*warning.text, name, warning.offset, warning.is_loss))?);
         }
         Ok(all)
     }

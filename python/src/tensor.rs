@@ -55,18 +55,14 @@ pub(crate) fn pull(reader: &mut Watched<'_>, out: &mut [u8]) -> Result<(), Error
 }
 
 impl Tensor {
-    fn holding(held: Held) -> Self {
-        Self { held, exported: OnceLock::new() }
-    }
-
     /// The tensor at a place of a file.
     pub(crate) fn stored(shared: Py<Shared>, place: usize) -> Self {
-        Self::holding(Held::Stored(Stored { shared, place }))
+        Self { held: Held::Stored(Stored { shared, place }), exported: OnceLock::new() }
     }
 
     /// A tensor of no file.
     pub(crate) fn made(spec: TensorSpec, block: Arc<Block>) -> Self {
-        Self::holding(Held::Made { spec, block })
+        Self { held: Held::Made { spec, block }, exported: OnceLock::new() }
     }
 
     /// The file and the entry, of a tensor of a file.

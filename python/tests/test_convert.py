@@ -251,6 +251,8 @@ def test_save_file_takes_every_array(path: str, tmp_path: Path, weight: np.ndarr
         "versioned": Versioned(stored),
         "bf16": np.array([1.5, -2], ml_dtypes.bfloat16),
     }
+    with pytest.raises(blob_io.BlobError, match="npz has no bf16, and \"bf16\" would be read as u16"):
+        blob_io.save_file(tensors, tmp_path / "all.npz")
     file = tmp_path / "all.safetensors"
     blob_io.save_file(tensors, file, metadata={"note": "x"})
     read = blob_io.open(file)

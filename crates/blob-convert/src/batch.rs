@@ -12,7 +12,7 @@ mod run;
 
 use std::path::{Path, PathBuf};
 
-use blob_io::{Checkpoint, Error, Format, IfExists};
+use blob_io::{Checkpoint, Error, Format, IfExists, OpenOptions};
 
 use crate::recipe::{Opened, Recipe};
 pub use done::{Claim, Known, Trust};
@@ -39,6 +39,12 @@ pub trait Opener {
     /// # Errors
     /// As [`OpenOptions::open`](blob_io::OpenOptions::open).
     fn open(&self, path: &Path, format: Option<Format>) -> Result<Checkpoint, Error>;
+}
+
+impl Opener for OpenOptions {
+    fn open(&self, path: &Path, format: Option<Format>) -> Result<Checkpoint, Error> {
+        format.into_iter().fold(self.clone(), OpenOptions::from).open(path)
+    }
 }
 
 impl Job {
