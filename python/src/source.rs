@@ -48,49 +48,25 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
         let name = if object.is_instance_of::<PyBytes>() { "bytes" } else { "buffer" };
         return from(Box::new(Bytes(bytes)), None, Weak::new(), name.to_owned());
     }
-    let name = name_of(object);
-    if let Some(file) = regular_file(object)? {
+    let described = py.import("blob_io._files")?.call_method1("described", (object,))?;
+    let (name, plain, can_seek): (String, Option<Bound<'_, PyAny>>, bool) = described.extract()?;
+    // Others have a descriptor, too: of bz2 the compressed file's.
+    let file = plain.map(|plain| duplicate(&plain)).transpose()?.flatten();
+    if let Some(file) = file.filter(|file| file.metadata().is_ok_and(|meta| meta.is_file())) {
         let source = FileSource::try_from(file.try_clone().map_err(PyErr::from)?).map_err(PyErr::from)?;
         return from(Box::new(source), Some(file), Weak::new(), name);
     }
-    // Objects that are none of `io`'s may seek without saying so, as those of `mmap` before 3.13.
-    if object
-        .call_method0("seekable")
-        .and_then(|is| is.extract())
-        .or_else(|_| Ok::<_, PyErr>(object.hasattr("seek")? && object.hasattr("tell")?))?
-    {
+    if can_seek {
         let (source, kept) = Seekable::new(object)?;
         return from(Box::new(source), None, kept, name);
     }
+    stream(object, name, options.clone()).map(Some)
+}
+
+fn stream(object: &Bound<'_, PyAny>, name: String, options: OpenOptions) -> Result<Opening, Stop> {
     let stream = Stream(object.clone().unbind());
-    let checkpoint = opening(py, options.clone(), move |options| options.open_stream(name, stream))?;
-    Ok(Some(Opening { checkpoint, file: None, kept: Weak::new() }))
-}
-
-/// The file object's own name, which is a hint of the format.
-fn name_of(object: &Bound<'_, PyAny>) -> String {
-    let named = ["name", "full_name", "path"].into_iter().find_map(|name| object.getattr(name).ok()?.extract().ok());
-    named.unwrap_or_else(|| "file object".to_owned())
-}
-
-/// The regular file that an object of Python's `io` reads as it is. Others have a `fileno` too: of bz2 the compressed
-/// file's.
-fn regular_file(object: &Bound<'_, PyAny>) -> PyResult<Option<std::fs::File>> {
-    let py = object.py();
-    let io = py.import("io")?;
-    let inner = if object.is_instance(&io.getattr("IOBase")?)? { None } else { object.getattr("file").ok() };
-    let object = inner.as_ref().unwrap_or(object);
-    if object.is_instance(&io.getattr("TextIOBase")?)? {
-        return Err(PyTypeError::new_err("the file object is in text mode; open it with mode \"rb\""));
-    }
-    let raw = object.getattr("raw").unwrap_or_else(|_| object.clone());
-    if !raw.is_instance(&io.getattr("FileIO")?)? {
-        return Ok(None);
-    }
-    if object.call_method0("writable")?.extract()? {
-        object.call_method0("flush")?;
-    }
-    Ok(duplicate(object)?.filter(|file| file.metadata().is_ok_and(|meta| meta.is_file())))
+    let checkpoint = opening(object.py(), options, move |options| options.open_stream(name, stream))?;
+    Ok(Opening { checkpoint, file: None, kept: Weak::new() })
 }
 
 /// The bytes of a buffer: copied, since Python may change these, but for `bytes` itself, which refers to nothing.

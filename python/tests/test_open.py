@@ -186,6 +186,69 @@ def test_bytes_buffers_and_file_objects_are_read(path: str, weight: np.ndarray) 
         blob_io.open(5)  # type: ignore[arg-type]
 
 
+def others(plain: bytes, other: str) -> dict[str, Any]:
+    """File objects that read ``plain``, though each has ``other`` open, in one of the places where wrappers keep it."""
+
+    class Read:
+        def begin(self) -> None:
+            self.inner = io.BytesIO(plain)
+
+        def read(self, size: int = -1) -> bytes:
+            return self.inner.read(size)
+
+        def seek(self, offset: int, whence: int = 0) -> int:
+            return self.inner.seek(offset, whence)
+
+        def tell(self) -> int:
+            return self.inner.tell()
+
+        def seekable(self) -> bool:
+            return True
+
+    class OfRaw(Read, io.RawIOBase):
+        pass
+
+    class OfFile(Read, io.FileIO):  # type: ignore[misc]
+        pass
+
+    class OfBuffered(Read, io.BufferedReader):  # type: ignore[misc]
+        pass
+
+    class OfTemporary(Read, type(tempfile.NamedTemporaryFile())):  # type: ignore[misc]
+        pass
+
+    class RawOfOwn(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            memory = memoryview(buffer)
+            bytes = plain[self.tell() :][: len(memory)]
+            memory[: len(bytes)] = bytes
+            self.seek(len(bytes), 1)
+            return len(bytes)
+
+    def raw() -> io.FileIO:
+        return open(other, "rb", buffering=0)
+
+    found = {"file": Read(), "raw": Read(), "base": OfRaw(), "FileIO": OfFile(other), "buffered": OfBuffered(raw())}
+    found["temporary"] = OfTemporary(raw(), other, delete=False)
+    for place, file in found.items():
+        file.begin()
+        if place in ["file", "raw", "base"]:
+            setattr(file, "file" if place == "file" else "raw", raw())
+    return {**found, "over its own": io.BufferedReader(RawOfOwn(other))}
+
+
+def test_a_file_object_with_its_own_read_is_read_by_it(tmp_path: Path) -> None:
+    # Both of one length: `RawOfOwn` has the file's own end.
+    values, paths = np.arange(1000, dtype=np.uint8), [tmp_path / "plain.npz", tmp_path / "other.npz"]
+    for path, array in zip(paths, [values, values[::-1]]):
+        blob_io.save_file({"w": array}, path)
+    for place, file in others(paths[0].read_bytes(), str(paths[1])).items():
+        with blob_io.open(file) as f:
+            assert (f.get_tensor("w") == values).all(), place
+    with open(paths[0], "rb", buffering=0) as own, blob_io.open(own, mmap=True) as f:
+        assert f["w"].is_view and (f.get_tensor("w") == values).all()
+
+
 def test_a_buffer_is_copied_and_a_position_is_kept(path: str, weight: np.ndarray) -> None:
     content = bytearray(Path(path).read_bytes())
     f = blob_io.open(content)
