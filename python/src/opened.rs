@@ -89,13 +89,18 @@ pub(crate) fn opened(
         Some(opening) => opening,
         None => {
             let path: PathBuf = object.extract()?;
-            opening(object.py(), options, move |options| {
-                // Opened before, so that the mapping is of the file that the checkpoint reads.
-                let file = is_mapped.then(|| fs::File::open(&path).ok()).flatten();
-                let checkpoint = options.open(&path)?;
-                let file = file.filter(|file| is_at(file, &path) && checkpoint.unchanged().is_ok());
-                Ok(Opening { checkpoint, file, kept: Weak::new() })
-            })?
+            let meta = object.py().detach(|| fs::metadata(&path));
+            if meta.is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+                source::open_pipe(object, &path, &options)?
+            } else {
+                opening(object.py(), options, move |options| {
+                    // Opened before, so that the mapping is of the file that the checkpoint reads.
+                    let file = is_mapped.then(|| fs::File::open(&path).ok()).flatten();
+                    let checkpoint = options.open(&path)?;
+                    let file = file.filter(|file| is_at(file, &path) && checkpoint.unchanged().is_ok());
+                    Ok(Opening { checkpoint, file, kept: Weak::new() })
+                })?
+            }
         }
     };
     let Opening { checkpoint, file, kept } = opening;

@@ -3,6 +3,7 @@
 mod blocks;
 
 use std::io::{self, Read};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 
@@ -61,6 +62,14 @@ pub(crate) fn open(object: &Bound<'_, PyAny>, options: &OpenOptions) -> Result<O
         return from(Box::new(source), None, kept, name);
     }
     stream(object, name, options.clone()).map(Some)
+}
+
+/// Opens what lies at a path and is read once, as a pipe: by Python, so that Ctrl-C ends the wait for the other end.
+pub(crate) fn open_pipe(object: &Bound<'_, PyAny>, path: &Path, options: &OpenOptions) -> Result<Opening, Stop> {
+    let pipe = object.py().import("io")?.call_method1("open", (object, "rb", 0))?;
+    let opened = stream(&pipe, path.display().to_string(), options.clone().redirected_from(path));
+    pipe.call_method0("close")?;
+    opened
 }
 
 fn stream(object: &Bound<'_, PyAny>, name: String, options: OpenOptions) -> Result<Opening, Stop> {

@@ -619,6 +619,49 @@ def test_ctrl_c_ends_an_unpacking(kind: str, tmp_path: Path) -> None:
     assert time.monotonic() - begin < 2
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("has_writer", [False, True])
+def test_ctrl_c_ends_the_wait_for_a_pipe(has_writer: bool, tmp_path: Path) -> None:
+    pipe = tmp_path / "net.npy"
+    os.mkfifo(pipe)
+    script = """
+import blob_io, os, signal, sys, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+writer = os.open(sys.argv[1], os.O_RDWR) if len(sys.argv) > 2 else None
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    blob_io.open(sys.argv[1])
+except KeyboardInterrupt:
+    print("ended")
+"""
+    command = [sys.executable, "-c", script, str(pipe), *["writer"] * has_writer]
+    assert subprocess.run(command, capture_output=True, timeout=20, check=True).stdout == b"ended\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.filterwarnings("error")
+def test_a_pipe_with_a_name_is_read(path: str, tmp_path: Path, weight: np.ndarray) -> None:
+    pipe, content = tmp_path / "piped.caffemodel", Path(path).read_bytes()
+    os.mkfifo(pipe)
+
+    def opened(written: bytes, **options: Any) -> blob_io.File:
+        writer = threading.Thread(target=pipe.write_bytes, args=(written,))
+        writer.start()
+        try:
+            return blob_io.open(pipe, **options)
+        finally:
+            writer.join()
+
+    with opened(content) as f:
+        assert (f.name, f.format) == (str(pipe), "caffemodel")
+        np.testing.assert_array_equal(f.get_tensor("conv1/0"), weight)
+        assert blob_io.convert(f, tmp_path / "net.npz")["source"]["name"] == pipe.name
+    with pytest.raises(blob_io.LimitExceeded) as refused:
+        opened(content, max_spool=10)
+    assert refused.value.file == str(pipe)
+    gc.collect()
+
+
 def held() -> tuple[int, int]:
     """The descriptors and the mappings of this process."""
     return len(os.listdir("/proc/self/fd")), Path("/proc/self/maps").read_text().count("net.caffemodel")
