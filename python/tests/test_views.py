@@ -230,18 +230,25 @@ print("unreachable", flush=True)
     assert done.stdout == b"read\n" and done.returncode == -7, (done.returncode, done.stdout, done.stderr)
 
 
-def test_a_subinterpreter_refuses(aligned: str) -> None:
+@pytest.mark.parametrize("kind", ["isolated", "legacy"])
+def test_a_subinterpreter_refuses(kind: str, aligned: str) -> None:
     code = """
-import blob_io
+import sys, blob_io
+f = blob_io.open(sys.argv[1])
+before = repr(f), list(f), f["big"].size
 try:
     import _interpreters as interpreters
+    made = interpreters.create(sys.argv[2])
 except ImportError:
     import _xxsubinterpreters as interpreters
+    made = interpreters.create(isolated=sys.argv[2] == "isolated")
 try:
-    failed = interpreters.run_string(interpreters.create(), "import blob_io")
+    failed = interpreters.run_string(made, "import blob_io")
 except Exception as error:
     failed = error
 assert failed is not None and "subinterpreter" in str(failed), failed
+interpreters.destroy(made)
+assert (repr(f), list(f), f["big"].size) == before and not f.closed and "big" in f
 """
-    done = child(code)
+    done = child(code, aligned, kind)
     assert done.returncode == 0, done.stderr

@@ -10,14 +10,20 @@ Files are opened by their headers; values are read when asked for. Errors are :c
 those of the operating system.
 """
 
-import sys as _sys
 
-if _sys.version_info < (3, 12):
-    # Later versions refuse by themselves, since the module does not say that it may be shared.
-    import _xxsubinterpreters as _interpreters  # type: ignore[import-not-found, unused-ignore]
+def _refuse_subinterpreters() -> None:
+    """Refuses before a class is touched: interpreters that share the main one's lock share its classes, too. From 3.12 on
+    Python refuses in the others alone, before 3.12 in none."""
+    for name in ["_interpreters", "_xxsubinterpreters"]:
+        try:
+            interpreters = __import__(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError("blob_io does not support loading in subinterpreters")
 
-    if _interpreters.get_current() != _interpreters.get_main():
-        raise ImportError("blob_io does not support loading in subinterpreters")
+
+_refuse_subinterpreters()
 
 from . import _methods
 from ._blob_io import File, Tensor, open
