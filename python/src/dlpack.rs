@@ -183,11 +183,9 @@ impl Tensor {
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let py = slf.py();
         let spec = slf.get().spec().map_err(Stop::from)?;
-        let Some(format) = names(spec.dtype).buffer else {
-            return Err(PyBufferError::new_err(
-                "Python's buffers have no code for bf16: torch.from_dlpack and jax take it",
-            ));
-        };
+        let format = names(spec.dtype).buffer.ok_or_else(|| {
+            PyBufferError::new_err("Python's buffers have no code for bf16: torch.from_dlpack and jax take it")
+        })?;
         let block = slf.get().exported(py)?.clone();
         // SAFETY: Python hands over a `Py_buffer` of its own. The block has the values of the tensor's shape and dtype,
         // and the tensor holds this block from `exported` on, since nothing empties a `OnceLock` behind a shared

@@ -25,7 +25,9 @@ const PIECE: usize = 16 << 20;
 /// when asked for.
 ///
 /// numpy, torch and jax take it as an array: `numpy.asarray(t)`, `torch.from_dlpack(t)`, `memoryview(t)`. All buffers
-/// of a tensor are one memory, which the tensor keeps from the first buffer on.
+/// of a tensor are one memory, which the tensor keeps from the first buffer on: those of `memoryview(t)`,
+/// `numpy.asarray(t)`, `torch.frombuffer(t)`. `from_dlpack(t)`, `t.numpy()`, `t.torch()` and `t.jax()` have that memory
+/// where the tensor is a view or was made, and else each memory of its own, as `copy.deepcopy(t)` always has.
 #[pyclass(frozen, weakref, module = "blob_io")]
 pub(crate) struct Tensor {
     held: Held,
@@ -235,7 +237,7 @@ impl Tensor {
         Self::array(slf, Framework::Torch)
     }
 
-    /// The values as an array of jax.
+    /// The values as an array of jax, which narrows i64, u64 and f64 unless its x64 is on.
     fn jax<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, PyAny>, Stop> {
         Self::array(slf, Framework::Jax)
     }
@@ -271,6 +273,18 @@ impl Tensor {
             Ok((Block::filled(file.name(), len, |out| pull(&mut reader, out))?, dtype))
         })?;
         Ok(numpy(py, Arc::new(block), sparse.shape.dims(), dtype)?)
+    }
+
+    /// A tensor with memory of its own: of the same place of the file, or of a copy of values that are in memory.
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Stop> {
+        let copied = |block: &Arc<Block>| block.copied().map(Arc::new);
+        match &self.held {
+            Held::Stored(stored) if !self.is_in_memory() => {
+                let exported = self.exported.get().map(copied).transpose()?.map_or_else(OnceLock::new, OnceLock::from);
+                Ok(Self { held: Held::Stored(stored.clone_ref(py)), exported })
+            }
+            _ => Ok(Self::made(self.spec()?, copied(&self.block(py, false)?)?)),
+        }
     }
 
     #[pyo3(signature = (dtype=None, copy=None))]

@@ -447,12 +447,30 @@ def test_an_open_file_is_not_pickled_but_copied(path: str) -> None:
     for thing, help in [(f, "path"), (t, "numpy")]:
         with pytest.raises(TypeError, match=help):
             pickle.dumps(thing)
-        assert copy.copy(thing) is thing and copy.deepcopy(thing) is thing
+        assert copy.copy(thing) is thing
+    assert copy.deepcopy(f) is f
     seen = weakref.ref(f)
     assert seen() is f
     del f, thing
     gc.collect()
     assert seen() is None
+
+
+def test_a_deep_copy_of_a_tensor_has_its_own_memory(aligned: str, weight: np.ndarray) -> None:
+    with blob_io.open(aligned) as read, blob_io.open(aligned, mmap=True) as mapped:
+        shown = read["big"]
+        np.asarray(shown)[0] = 5
+        made = blob_io.permute(weight, range(4))
+        for tensor, is_shown in [(read["big"], False), (shown, True), (mapped["big"], False), (made, False)]:
+            copied = copy.deepcopy([tensor, tensor])
+            assert copied[0] is copied[1] is not tensor
+            told = [(t.name, t.dtype, t.shape, t.nbytes) for t in (tensor, copied[0])]
+            assert told[0] == told[1]
+            values = np.array(memoryview(tensor))  # type: ignore[arg-type]
+            assert (np.asarray(copied[0]) == values).all() and (values[0] == 5).all() == is_shown
+            np.asarray(copied[0])[...] = 7
+            assert (np.asarray(tensor) == values).all() and (np.asarray(copied[0]) == 7).all()
+        assert copy.deepcopy(read["big"]).offset == read["big"].offset and not copy.deepcopy(mapped["big"]).is_view
 
 
 def test_a_notebook_shows_a_table(path: str) -> None:

@@ -115,7 +115,7 @@ def _itself(self: t.Any) -> t.Any:
     return self
 
 
-def _itself_deep(self: t.Any, _memo: t.Any) -> t.Any:
+def _itself_deep(self: File, _memo: t.Any) -> File:
     """The same, as a copy."""
     return self
 
@@ -138,9 +138,9 @@ def add() -> None:
     Mapping.register(File)
     for name in ("get", "items", "values"):
         setattr(File, name, getattr(Mapping, name))
-    both: dict[str, t.Any] = {"__copy__": _itself, "__deepcopy__": _itself_deep}
+    both: dict[str, t.Any] = {"__copy__": _itself}
     of_file = both | {"__reduce_ex__": _no_pickle_of_file, "__repr__": _words_of_file, "_repr_html_": _table_of_file}
-    of_file |= {"__enter__": _itself, "__exit__": _exit, "__iter__": _names, "offset_keys": _names_by_offset}
+    of_file |= {"__deepcopy__": _itself_deep, "__enter__": _itself, "__exit__": _exit, "__iter__": _names, "offset_keys": _names_by_offset}
     of_file |= {"_ipython_key_completions_": _completions, "__contains__": _has, "closed": property(_is_closed)}
     of_tensor = both | {"__reduce_ex__": _no_pickle_of_tensor, "__repr__": _words_of_tensor}
     of_tensor |= {"_repr_html_": _table_of_tensor, "__len__": _length, "__iter__": _rows}

@@ -68,16 +68,15 @@ pub(crate) unsafe fn export(
     for axis in (1..dims.len()).rev() {
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
     }
-    let (buf, len) = (block.start().as_ptr(), block.len());
     let mut exported = Box::new(Exported { shape, strides });
     let of = |values: &mut Vec<isize>, is_asked: bool| {
         if is_asked && !dims.is_empty() { values.as_mut_ptr() } else { ptr::null_mut() }
     };
     let is_shaped = has(ffi::PyBUF_ND);
     let filled = ffi::Py_buffer {
-        buf: buf.cast::<c_void>(),
+        buf: block.start().as_ptr().cast::<c_void>(),
         obj: object.into_ptr(),
-        len: len as isize,
+        len: block.len() as isize,
         itemsize: size as isize,
         readonly: 0,
         ndim: if is_shaped { dims.len() as c_int } else { 1 },
