@@ -8,7 +8,7 @@ use blob_convert::recipe::NetFile;
 use blob_convert::transform::ignored;
 use blob_convert::verify::{self, By, Finding, Remark};
 use blob_io::mxnet::Symbol;
-use blob_io::{Entry, Error, FileSource, Reason, Source};
+use blob_io::{Checkpoint, Entry, Error, FileSource, Reason, Source};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -94,6 +94,7 @@ pub(crate) fn check<'py>(
                 remark => found.remark(remark),
             })?;
         }
+        [Some(checkpoint), other].into_iter().flatten().try_for_each(Checkpoint::unchanged)?;
         Ok(found)
     })?;
     let finding = class(py, "Finding")?;

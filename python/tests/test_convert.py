@@ -203,6 +203,20 @@ def test_verify_diff_and_hash_are_the_tools(path: str, tmp_path: Path) -> None:
             assert ours.startswith("content-1") == is_content
 
 
+@pytest.mark.parametrize("format", ["safetensors", "params", "h5", "npz"])
+def test_verify_refuses_a_file_that_changed_since_it_was_opened(format: str, tmp_path: Path) -> None:
+    file = tmp_path / f"net.{format}"
+    blob_io.save_file({"w": np.ones((1000, 10), np.float32)}, file)
+    other = shutil.copy(file, tmp_path / f"other.{format}")
+    f = blob_io.open(file)
+    assert blob_io.verify(f).ok and blob_io.verify(other, against=f).ok
+    os.truncate(file, 5000)
+    with pytest.raises((blob_io.BlobError, OSError), match="while it was read"):
+        blob_io.verify(f)
+    with pytest.raises((blob_io.BlobError, OSError), match="while it was read"):
+        blob_io.verify(other, against=f)
+
+
 def test_load_file_with_names(path: str, tmp_path: Path, weight: np.ndarray) -> None:
     for mmap in [False, True]:
         plain = blob_io.load_file(path, mmap=mmap)
