@@ -563,6 +563,26 @@ def test_wrong_options_say_which(path: str, tmp_path: Path) -> None:
     assert not (tmp_path / "a.npz").exists() and not (tmp_path / "r.json").exists()
 
 
+def test_a_number_is_no_path_and_no_mapping(path: str, tmp_path: Path) -> None:
+    output = tmp_path / "net.npz"
+    wrong: list[dict[str, Any]] = [{"input": 5}, {"input": [("data", (1, 2))]}, {"recipe_out": {}}]
+    for options in wrong:
+        with pytest.raises(TypeError):
+            blob_io.convert(path, output, **options)
+    for metadata in [5, [("key", "value")]]:
+        with pytest.raises(TypeError, match="metadata is a mapping"):
+            blob_io.save_file({"w": b"1"}, output, metadata=metadata)  # type: ignore[arg-type]
+    for name, text in [("recipe", b'{"schema": "blob.recipe/1", "steps": [], "target": {}}'), ("recipe_out", b"")]:
+        file = tmp_path / f"{name}.json"
+        file.write_bytes(text)
+        number = os.open(file, os.O_RDWR)
+        with pytest.raises(TypeError, match="int"):
+            blob_io.convert(path, output, **{name: number})  # type: ignore[arg-type]
+        os.close(number)  # is open still
+        assert file.read_bytes() == text
+    assert not output.exists()
+
+
 def test_a_target_without_a_place_is_an_error_of_the_system(path: str, tmp_path: Path) -> None:
     missing = tmp_path / "none" / "out.npz"
     for write in (lambda: blob_io.convert(path, missing), lambda: blob_io.save_file({"a": b"1"}, missing)):

@@ -86,9 +86,9 @@ def convert(
     ``external_data`` are for it alone: ``input={"data": (1, 3, 224, 224)}`` where the net states no shape. Past 2 GiB, and
     with ``external_data``, the values go into a file beside the model, ``net.onnx.data``.
 
-    With ``if_exists="done"`` an output that an earlier call made of the same source by the same recipe stays, and
-    ``Receipt.done`` is true; any other is an error unless its bytes are the new ones. So a job can be run again. Then
-    ``src`` is a path.
+    With ``if_exists="done"`` an output that an earlier call, with ``"done"`` too, made of the same source by the same
+    recipe stays, and ``Receipt.done`` is true; any other, also one of a call without ``"done"``, is an error unless its
+    bytes are the new ones. So a job can be run again. Then ``src`` is a path.
 
     >>> import blob_io
     >>> receipt = blob_io.convert(path, path + ".safetensors", names="torch")
@@ -141,7 +141,7 @@ def convert(
     if form is not None:
         target["form"] = _listed(form)
     onnx = {
-        "inputs": {name: list(extents) for name, extents in (input or {}).items()} or None,
+        "inputs": {name: list(extents) for name, extents in _mapping("input", input).items()} or None,
         "dynamic_batch": dynamic_batch or None,
         "ssd": _one_of("ssd", ssd, "standard", "opencv", "raw"),
         "opset": opset,
@@ -156,6 +156,9 @@ def convert(
         asked["net"] = {"prototxt": _text(net)}
     if symbol is not None:
         asked["net"] = {"symbol": _text(symbol)}
+    for path in [None if isinstance(recipe, Mapping) else recipe, recipe_out]:
+        if path is not None:
+            os.fspath(path)  # refuses a number, which would be a descriptor that is closed in the end
     if recipe is not None:
         asked, into, named = _of_recipe(recipe, asked, into)
         # An open file says itself what it is.
@@ -200,6 +203,12 @@ def _one_of(name: str, value: t.Any, *allowed: str) -> t.Any:
     if value is not None and value not in allowed:
         raise ValueError(f"{name} is one of {', '.join(allowed)}, not {value!r}")
     return value
+
+
+def _mapping(name: str, value: Mapping[str, t.Any] | None) -> Mapping[str, t.Any]:
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} is a mapping, not {type(value).__name__}")
+    return value or {}
 
 
 def _fc_from(fc_from: t.Sequence[int] | Mapping[str, t.Sequence[int]]) -> dict[str, t.Any]:
@@ -478,7 +487,7 @@ def save_file(
     >>> blob_io.open(path + ".npz")["w"].shape
     (4,)
     """
-    _blob_io.save(dict(tensors), path, format, list((metadata or {}).items()), overwrite)
+    _blob_io.save(dict(tensors), path, format, list(_mapping("metadata", metadata).items()), overwrite)
 
 
 def merge(arrays: t.Iterable[t.Any], axis: int) -> t.Tensor:
