@@ -19,8 +19,9 @@ use crate::work::Progress;
 
 /// Opens a file of Caffe, MXNet, NeoML, HDF5, npy, npz or safetensors: reads headers, no values.
 ///
-/// `file` is a path, bytes, or a file object in binary mode. With `mmap=True` arrays are views of a private mapping
-/// where the file has them aligned and in one piece: writing into one changes neither the file nor another `File`.
+/// `file` is a path, bytes, or a file object in binary mode: Python's own files, and those of `tempfile`, are read by
+/// their descriptor, all others by their `read`. With `mmap=True` arrays are views of a private mapping where the file
+/// has them aligned and in one piece: writing into one changes neither the file nor another `File`.
 ///
 /// >>> import blob_io
 /// >>> f = blob_io.open(path)
@@ -109,7 +110,8 @@ impl File {
 
 #[pymethods]
 impl File {
-    /// The file's name, as given; of an archive's member, the archive's name with the member behind.
+    /// The file's name, as given; of an archive's member, the archive's name with the member behind. Bytes of a path
+    /// that are not UTF-8 are U+FFFD.
     #[getter]
     fn name(&self) -> Result<String, Stop> {
         Ok(self.opened()?.checkpoint.name().to_owned())
@@ -190,7 +192,8 @@ impl File {
         Ok(all)
     }
 
-    /// The values of a tensor as an array of a framework: `numpy`, `torch` or `jax`.
+    /// The values of a tensor as an array of a framework: `numpy`, `torch` or `jax`. jax by its own default narrows
+    /// i64, u64 and f64: its x64 is off.
     #[pyo3(signature = (name, *, framework="numpy"))]
     fn get_tensor<'py>(&self, name: &Bound<'py, PyAny>, framework: &str) -> Result<Bound<'py, PyAny>, Stop> {
         let framework = Framework::named(framework)?;

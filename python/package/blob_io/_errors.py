@@ -10,7 +10,7 @@ class BlobError(ValueError):
     operating system are ``OSError``.
     """
 
-    #: The file concerned, as it was named.
+    #: The file concerned, as it was named; bytes of a path that are not UTF-8 are U+FFFD.
     file: str | None
     #: The array or layer concerned, in words.
     subject: str | None
