@@ -87,14 +87,14 @@ pub(super) fn free_in_order(bench: &Bench<'_>) -> Result<(), Flaw> {
     for round in 1..=4 {
         let back = bench.host(LEN, UNTOUCHED);
         let region = queue.alloc(LEN)?;
-        queue.upload((&region, 0), (&bench.host(LEN, round), 0), LEN)?;
+        queue.upload(&region, 0, &bench.host(LEN, round), 0, LEN)?;
         ballast.slow(&queue)?;
-        queue.copy((&copied, 0), (&region, 0), LEN)?;
-        queue.download((&back, 0), (&region, 0), LEN)?;
+        queue.copy(&copied, 0, &region, 0, LEN)?;
+        queue.download(&back, 0, &region, 0, LEN)?;
         queue.free(region);
         for reuser in [&queue, &other] {
             let reused = reuser.alloc(LEN)?;
-            reuser.upload((&reused, 0), (&bench.host(LEN, 0x77), 0), LEN)?;
+            reuser.upload(&reused, 0, &bench.host(LEN, 0x77), 0, LEN)?;
         }
         other.synchronize()?;
         let what = "a block that was dropped after the work that reads it was enqueued";
@@ -137,7 +137,7 @@ pub(super) fn errors(bench: &Bench<'_>) -> Result<(), Flaw> {
     for (round, len) in (1..).zip([usize::MAX, usize::MAX / 2 + 1, isize::MAX as usize]) {
         one.wait_for(&two)?;
         ballast.slow(&one)?;
-        one.upload((&a, 0), (&bench.host(LEN, round), 0), LEN)?;
+        one.upload(&a, 0, &bench.host(LEN, round), 0, LEN)?;
         two.wait_for(&one)?;
         for queue in [&one, &two] {
             let error = queue.alloc_error(len)?;
@@ -147,7 +147,7 @@ pub(super) fn errors(bench: &Bench<'_>) -> Result<(), Flaw> {
             let own = bench.first.id();
             ensure(device == own, || format!("an error of {own} names {device}"))?;
         }
-        two.copy((&b, 0), (&a, 0), LEN)?;
+        two.copy(&b, 0, &a, 0, LEN)?;
         two.whole(&b)?.expect(round, "enqueued before and after a failed allocation")?;
     }
     Ok(())

@@ -71,13 +71,13 @@ fn transfer(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Resu
     same(&queue.whole(&region)?.get(), &old, &what)?;
 
     let source = bench.host_of(new.clone());
-    queue.upload((&region, at), (&source, TAIL), len)?;
+    queue.upload(&region, at, &source, TAIL, len)?;
     let wanted = overlaid(&old, at, &new[TAIL..TAIL + len]);
     let what = format!("a block of {total} bytes, after an upload of {len} to {at}");
     same(&queue.whole(&region)?.get(), &wanted, &what)?;
 
     let target = bench.host(total, UNTOUCHED);
-    queue.download((&target, TAIL), (&region, at), len)?;
+    queue.download(&target, TAIL, &region, at, len)?;
     queue.synchronize()?;
     let wanted = overlaid(&vec![UNTOUCHED; total], TAIL, &new[TAIL..TAIL + len]);
     let what = format!("host bytes, after a download of {len} from {at} to {TAIL}");
@@ -98,7 +98,7 @@ fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Res
     queue.put(&region, &bench.host_of(old.clone()))?;
     let what = format!("a block of {total} bytes, after an upload of {len} to {at} from a function");
     let (asked, outside) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let uploaded = queue.upload_from((&region, at), len, |place, out| {
+    let uploaded = queue.upload_from(&region, at, len, |place, out| {
         asked.fetch_add(1, Ordering::Relaxed);
         if place < at || place + out.len() > at + len {
             outside.fetch_add(1, Ordering::Relaxed);
@@ -114,7 +114,7 @@ fn fill_from(bench: &Bench<'_>, queue: &Probe<'_>, at: usize, len: usize) -> Res
     same(&queue.whole(&region)?.get(), &wanted, &what)?;
     ensure(asked.load(Ordering::Relaxed) == calls, || format!("{what}: asked again after the call"))?;
     if len > 0 {
-        let refused = queue.upload_from((&region, at), len, |_, _| Err(OriginError::failed("refused")));
+        let refused = queue.upload_from(&region, at, len, |_, _| Err(OriginError::failed("refused")));
         ensure(refused.is_err(), || format!("{what}: an error of the function was no error of the call"))?;
         queue.synchronize()?;
     }
@@ -130,7 +130,7 @@ pub(super) fn copies(bench: &Bench<'_>) -> Result<(), Flaw> {
         let (source, old) = (pattern(total, 1), pattern(total, 2));
         queue.put(&from, &bench.host_of(source.clone()))?;
         queue.put(&to, &bench.host_of(old.clone()))?;
-        queue.copy((&to, at), (&from, TAIL), len)?;
+        queue.copy(&to, at, &from, TAIL, len)?;
         let wanted = overlaid(&old, at, &source[TAIL..TAIL + len]);
         let what = format!("the target, after a copy of {len} bytes from {TAIL} to {at}");
         same(&queue.whole(&to)?.get(), &wanted, &what)?;
@@ -164,12 +164,12 @@ pub(super) fn done(bench: &Bench<'_>) -> Result<(), Flaw> {
     for (value, other) in [(1, 2), (3, 4)] {
         let (source, target) = (bench.host(LEN, value), bench.host(LEN, UNTOUCHED));
         ballast.slow(&queue)?;
-        let upload = queue.upload((&region, 0), (&source, 0), LEN)?;
+        let upload = queue.upload(&region, 0, &source, 0, LEN)?;
         if upload == Host::Done {
             source.set(other);
         }
         ballast.slow(&queue)?;
-        let download = queue.download((&target, 0), (&region, 0), LEN)?;
+        let download = queue.download(&target, 0, &region, 0, LEN)?;
         if download == Host::Done {
             target.expect(value, "downloaded, when the call said that it is done")?;
             target.set(other);
@@ -217,7 +217,7 @@ pub(super) fn views(bench: &Bench<'_>) -> Result<(), Flaw> {
     let region = queue.alloc(LEN)?;
     for value in 1..=3 {
         host.set(value);
-        queue.copy((&region, 0), (&view, 0), LEN)?;
+        queue.copy(&region, 0, &view, 0, LEN)?;
         queue.synchronize()?;
         host.set(UNTOUCHED);
         queue.whole(&region)?.expect(value, "copied from host bytes where they lie")?;

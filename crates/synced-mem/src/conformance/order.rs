@@ -57,7 +57,7 @@ impl Ballast {
         let [a, b] = &self.blocks;
         for copy in 0..self.copies {
             let (to, from) = if copy % 2 == 0 { (b, a) } else { (a, b) };
-            queue.copy((to, 0), (from, 0), self.len)?;
+            queue.copy(to, 0, from, 0, self.len)?;
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ pub(super) fn synchronize(bench: &Bench<'_>) -> Result<(), Flaw> {
     queue.put(&region, &bench.host(ballast.len, 1))?;
     let back = bench.host(ballast.len, UNTOUCHED);
     ballast.slow(&queue)?;
-    queue.download((&back, 0), (&region, 0), ballast.len)?;
+    queue.download(&back, 0, &region, 0, ballast.len)?;
     queue.synchronize()?;
     back.expect(1, "after synchronising a queue, its download")
 }
@@ -84,14 +84,14 @@ pub(super) fn order(bench: &Bench<'_>) -> Result<(), Flaw> {
     let mut seen = Vec::new();
     for value in 1..=9 {
         let own = queue.alloc(LEN)?;
-        queue.upload((&first, 0), (&bench.host(LEN, value), 0), LEN)?;
+        queue.upload(&first, 0, &bench.host(LEN, value), 0, LEN)?;
         if value % 3 == 0 {
             ballast.slow(&queue)?;
         }
-        queue.copy((&second, 0), (&first, 0), LEN)?;
-        queue.copy((&own, 0), (&second, 0), LEN)?;
+        queue.copy(&second, 0, &first, 0, LEN)?;
+        queue.copy(&own, 0, &second, 0, LEN)?;
         let back = bench.host(LEN, UNTOUCHED);
-        queue.download((&back, 0), (&own, 0), LEN)?;
+        queue.download(&back, 0, &own, 0, LEN)?;
         seen.push((value, back));
     }
     queue.synchronize()?;
@@ -109,24 +109,24 @@ pub(super) fn waiting(bench: &Bench<'_>) -> Result<(), Flaw> {
         one.put(region, &bench.host(LEN, 9))?;
     }
     ballast.slow(&one)?;
-    one.upload((&a, 0), (&bench.host(LEN, 1), 0), LEN)?;
+    one.upload(&a, 0, &bench.host(LEN, 1), 0, LEN)?;
     two.wait_for(&one)?;
-    two.copy((&b, 0), (&a, 0), LEN)?;
+    two.copy(&b, 0, &a, 0, LEN)?;
     three.wait_for(&two)?;
     let what = "written by a queue, copied by one that waits for it, read by one that waits for that";
     three.whole(&b)?.expect(1, what)?;
 
     one.wait_for(&two)?;
     ballast.slow(&one)?;
-    one.upload((&a, 0), (&bench.host(LEN, 2), 0), LEN)?;
+    one.upload(&a, 0, &bench.host(LEN, 2), 0, LEN)?;
     two.wait_for(&one)?;
-    two.copy((&c, 0), (&a, 0), LEN)?;
+    two.copy(&c, 0, &a, 0, LEN)?;
     two.whole(&c)?.expect(2, "read by a queue that waits for another a second time")?;
 
     ballast.slow(&one)?;
-    one.copy((&d, 0), (&a, 0), LEN)?;
+    one.copy(&d, 0, &a, 0, LEN)?;
     two.wait_for(&one)?;
-    two.upload((&a, 0), (&bench.host(LEN, 3), 0), LEN)?;
+    two.upload(&a, 0, &bench.host(LEN, 3), 0, LEN)?;
     two.synchronize()?;
     one.whole(&d)?.expect(2, "read by a queue, before one that waits for it writes")
 }
@@ -139,12 +139,12 @@ pub(super) fn synchronize_covers_waits(bench: &Bench<'_>) -> Result<(), Flaw> {
     one.put(&region, &bench.host(LEN, 1))?;
     let (near, far) = (bench.host(LEN, UNTOUCHED), bench.host(LEN, UNTOUCHED));
     ballast.slow(&one)?;
-    one.download((&near, 0), (&region, 0), LEN)?;
+    one.download(&near, 0, &region, 0, LEN)?;
     two.wait_for(&one)?;
     two.synchronize()?;
     near.expect(1, "downloaded by a queue, after one that waits for it was synchronised")?;
     ballast.slow(&one)?;
-    one.download((&far, 0), (&region, 0), LEN)?;
+    one.download(&far, 0, &region, 0, LEN)?;
     two.wait_for(&one)?;
     three.wait_for(&two)?;
     three.synchronize()?;
@@ -170,9 +170,9 @@ fn one_thread(bench: &Bench<'_>, shared: &Probe<'_>, thread: u8) -> Result<(), F
     for round in 0..ROUNDS {
         let value = thread * ROUNDS + round;
         shared.wait_for(&own)?;
-        shared.upload((&region, 0), (&bench.host(LEN, value), 0), LEN)?;
+        shared.upload(&region, 0, &bench.host(LEN, value), 0, LEN)?;
         own.wait_for(shared)?;
-        own.copy((&copied, 0), (&region, 0), LEN)?;
+        own.copy(&copied, 0, &region, 0, LEN)?;
         own.whole(&copied)?.expect(value, "moved by one thread of several")?;
     }
     Ok(())
@@ -184,7 +184,7 @@ pub(super) fn innocence(bench: &Bench<'_>) -> Result<(), Flaw> {
     let queue = bench.queue()?;
     let (a, b) = (queue.alloc(LEN)?, queue.alloc(LEN)?);
     queue.put(&a, &bench.host(LEN, 1))?;
-    queue.copy((&b, 0), (&a, 0), LEN)?;
+    queue.copy(&b, 0, &a, 0, LEN)?;
     queue.fill(&a, 0, LEN)?;
     queue.wait_for(&bench.queue()?)?;
     queue.whole(&b)?.expect(1, "copied")?;

@@ -24,8 +24,8 @@ pub(super) fn waiting(bench: &Bench<'_>) -> Result<(), Flaw> {
         for value in 1..=3 {
             let back = bench.host(LEN, UNTOUCHED);
             ballast.slow(&one)?;
-            one.upload((&region, 0), (&bench.host(LEN, value), 0), LEN)?;
-            one.download((&back, 0), (&region, 0), LEN)?;
+            one.upload(&region, 0, &bench.host(LEN, value), 0, LEN)?;
+            one.download(&back, 0, &region, 0, LEN)?;
             two.wait_for(&one)?;
             two.synchronize()?;
             let what = "downloaded by a queue, after one of another device that waits for it was synchronised";
@@ -67,11 +67,11 @@ pub(super) fn copies(bench: &Bench<'_>) -> Result<(), Flaw> {
             two.put(&target, &bench.host_of(old.clone()))?;
             one.wait_for(&two)?;
             ballast.slow(&one)?;
-            one.upload((&source, 0), (&bench.host_of(new.clone()), 0), LEN)?;
+            one.upload(&source, 0, &bench.host_of(new.clone()), 0, LEN)?;
             two.wait_for(&one)?;
             let mut wanted = old;
             let (from, what) = (LEN - at - len, "copied from another device");
-            two.copy((&target, at), (&source, from), len)?;
+            two.copy(&target, at, &source, from, len)?;
             wanted[at..at + len].copy_from_slice(&new[from..from + len]);
             same(&two.whole(&target)?.get(), &wanted, what)?;
         }

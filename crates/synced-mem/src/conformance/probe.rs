@@ -223,8 +223,10 @@ impl Probe<'_> {
     /// Uploads `len` bytes of `from[from_at..]` to `to[to_at..]`.
     pub(super) fn upload(
         &self,
-        (to, to_at): (&Region, usize),
-        (from, from_at): (&Host, usize),
+        to: &Region,
+        to_at: usize,
+        from: &Host,
+        from_at: usize,
         len: usize,
     ) -> Result<synced_mem::Host, Flaw> {
         let block = to.own(to_at, len, &*self.queue);
@@ -237,7 +239,8 @@ impl Probe<'_> {
     /// Uploads `len` bytes that a function gives to `to[at..]`.
     pub(super) fn upload_from(
         &self,
-        (to, at): (&Region, usize),
+        to: &Region,
+        at: usize,
         len: usize,
         fill: impl Fn(usize, &mut [u8]) -> Result<(), OriginError> + Sync,
     ) -> Result<(), Flaw> {
@@ -249,8 +252,10 @@ impl Probe<'_> {
     /// Downloads `len` bytes of `from[from_at..]` to `to[to_at..]`.
     pub(super) fn download(
         &self,
-        (to, to_at): (&Host, usize),
-        (from, from_at): (&Region, usize),
+        to: &Host,
+        to_at: usize,
+        from: &Region,
+        from_at: usize,
         len: usize,
     ) -> Result<synced_mem::Host, Flaw> {
         let block = from.own(from_at, len, &*self.queue);
@@ -264,8 +269,10 @@ impl Probe<'_> {
     /// Copies `len` bytes of `from[from_at..]` to `to[to_at..]`. `from` is of a device that the queue reaches.
     pub(super) fn copy(
         &self,
-        (to, to_at): (&Region, usize),
-        (from, from_at): (&Region, usize),
+        to: &Region,
+        to_at: usize,
+        from: &Region,
+        from_at: usize,
         len: usize,
     ) -> Result<(), Flaw> {
         let target = to.own(to_at, len, &*self.queue);
@@ -291,14 +298,14 @@ impl Probe<'_> {
 
     /// Uploads a whole region, and waits.
     pub(super) fn put(&self, to: &Region, from: &Host) -> Result<(), Flaw> {
-        self.upload((to, 0), (from, 0), to.len)?;
+        self.upload(to, 0, from, 0, to.len)?;
         self.synchronize()
     }
 
     /// Downloads a whole region, and waits. Before, the host bytes have a value that no region is filled with.
     pub(super) fn whole(&self, from: &Region) -> Result<Arc<Host>, Flaw> {
         let to = self.bench.host(from.len, UNTOUCHED);
-        self.download((&to, 0), (from, 0), from.len)?;
+        self.download(&to, 0, from, 0, from.len)?;
         self.synchronize()?;
         Ok(to)
     }

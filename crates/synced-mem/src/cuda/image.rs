@@ -68,8 +68,8 @@ impl Drop for Owned {
 /// Whether the bytes are an ELF file of 64 bits of which all headers, segments and sections are there.
 fn is_whole(bytes: &[u8]) -> bool {
     const HEADER: usize = 64;
-    const SEGMENT: Row = Row { len: 56, offset: 8, size: 32 };
-    const SECTION: Row = Row { len: 64, offset: 24, size: 32 };
+    const SEGMENT: Row = Row { table: 32, stored_len: 54, len: 56, offset: 8, size: 32 };
+    const SECTION: Row = Row { table: 40, stored_len: 58, len: 64, offset: 24, size: 32 };
     if bytes.len() < HEADER || !bytes.starts_with(b"\x7fELF\x02\x01") {
         return false;
     }
@@ -78,8 +78,8 @@ fn is_whole(bytes: &[u8]) -> bool {
         (Some(at), Some(0)) if at != 0 => number(bytes, (at as usize).saturating_add(SECTION.size), 8),
         (_, count) => count,
     };
-    SEGMENT.all_within(bytes, (32, 54), number(bytes, 56, 2), |_| true)
-        && SECTION.all_within(bytes, (40, 58), sections, |row| has_bytes(number(bytes, row + 4, 4)))
+    SEGMENT.all_within(bytes, number(bytes, 56, 2), |_| true)
+        && SECTION.all_within(bytes, sections, |row| has_bytes(number(bytes, row + 4, 4)))
 }
 
 /// Whether a section of this kind has bytes in the file: not one that is unused, nor one of zeros.
@@ -94,25 +94,23 @@ fn number(bytes: &[u8], at: usize, len: usize) -> Option<u64> {
     Some(u64::from_le_bytes(number))
 }
 
-/// A row of a table: how long, and where its part's offset and size stand.
+/// A row of a table: where the header has the table's offset and a row's length, how long a row is, and where in it
+/// its part's offset and size stand.
 struct Row {
+    table: usize,
+    stored_len: usize,
     len: usize,
     offset: usize,
     size: usize,
 }
 
 impl Row {
-    /// Whether a table, whose offset and length of a row stand at these places, lies within the file, and so do the
-    /// parts that its rows tell of and that have bytes, by the row's place.
-    fn all_within(
-        &self,
-        bytes: &[u8],
-        (at, size): (usize, usize),
-        count: Option<u64>,
-        has_bytes: impl Fn(usize) -> bool,
-    ) -> bool {
+    /// Whether the table lies within the file, and so do the parts that its rows tell of and that have bytes, by the
+    /// row's place.
+    fn all_within(&self, bytes: &[u8], count: Option<u64>, has_bytes: impl Fn(usize) -> bool) -> bool {
         let is_within = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= bytes.len() as u64);
-        let (Some(at), Some(size), Some(count)) = (number(bytes, at, 8), number(bytes, size, 2), count) else {
+        let (at, size) = (number(bytes, self.table, 8), number(bytes, self.stored_len, 2));
+        let (Some(at), Some(size), Some(count)) = (at, size, count) else {
             return false;
         };
         let is_there = size.checked_mul(count).is_some_and(|len| is_within(at, len));

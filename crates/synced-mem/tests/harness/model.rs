@@ -337,8 +337,10 @@ fn siblings(one: usize, other: usize) -> bool {
 /// Copies between two of these memories, or within one.
 pub(crate) fn copy(
     models: &mut [Model],
-    (to, at): (usize, usize),
-    (from, range): (usize, &Range<usize>),
+    to: usize,
+    at: usize,
+    from: usize,
+    range: &Range<usize>,
 ) -> Result<(), Refusal> {
     let target = at..at + range.len();
     if to == from && target == *range {

@@ -97,7 +97,7 @@ impl Worker<'_> {
 
     /// From one memory to another, or within one. Both ranges are reserved, because no borrow of ours protects the
     /// shadow.
-    pub(super) fn copy(&mut self, (to, at): (usize, usize), (from, range): (usize, &Range<usize>)) {
+    pub(super) fn copy(&mut self, to: usize, at: usize, from: usize, range: &Range<usize>) {
         let (world, target, source) = (self.world, self.world.memory(to), self.world.memory(from));
         let range = source.fit(range);
         let at = at % (target.cells() + 1);
@@ -116,7 +116,8 @@ impl Worker<'_> {
         let result = target.memory.copy_from(at_bytes, &source.memory, bytes.clone());
         let is_done = result.is_ok();
         if !world.rules.threads {
-            self.agree_on_copy(result, [&target, &source], &before, ((to, at), (from, &range)));
+            let used = [(&target, &before[0][..]), (&source, &before[1][..])];
+            self.agree_on_copy(result, &used, to, at, from, &range);
         } else if let Some(Error::Device { .. }) = result.as_ref().err()
             && !was_on_host
         {
@@ -134,22 +135,23 @@ impl Worker<'_> {
     fn agree_on_copy(
         &self,
         result: Result<(), Error>,
-        subjects: [&Arc<Subject>; 2],
-        before: &[Vec<[bool; SITES]>; 2],
-        ((to, at), (from, range)): ((usize, usize), (usize, &Range<usize>)),
+        used: &[(&Arc<Subject>, &[[bool; SITES]])],
+        to: usize,
+        at: usize,
+        from: usize,
+        range: &Range<usize>,
     ) {
-        let [target, source] = subjects;
         let mut models: Vec<Model> = (0..self.world.memories.len())
             .filter_map(|memory| Some(self.world.memory(memory).model()?.clone()))
             .collect();
-        let predicted = model::copy(&mut models, (to, at), (from, range));
+        let predicted = model::copy(&mut models, to, at, from, range);
         // The model does not know whether bytes that were never written have been read: then ranges that overlap
         // matter.
         let may_overlap = !self.world.rules.exact && to == from;
         if may_overlap && matches!((&result, &predicted), (Err(Error::Conflict { .. }), Ok(()))) {
             return;
         }
-        let judged = self.judge(result, predicted, &[(target, &before[0]), (source, &before[1])]);
+        let judged = self.judge(result, predicted, used);
         if !matches!(judged, Judged::Unknown) {
             for (memory, new) in models.into_iter().enumerate() {
                 self.world.memory(memory).model().into_iter().for_each(|mut model| *model = new.clone());

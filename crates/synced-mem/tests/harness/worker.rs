@@ -84,7 +84,7 @@ impl<'a> Worker<'a> {
             Op::Evict { memory, site, refuse, .. } => self.evict(memory, site, refuse),
             Op::Shrink(memory) => self.world.memory(memory).memory.shrink(),
             Op::Adopt { memory, how } => self.adopt(memory, how),
-            Op::Copy { to, at, from, range } => self.copy((to, at), (from, &range)),
+            Op::Copy { to, at, from, range } => self.copy(to, at, from, &range),
             // What fails here fails again where it matters.
             Op::Synchronize(queue) => drop(self.world.queue(queue).synchronize()),
             Op::Scatter { memory, queue, start, step, count } => {
