@@ -96,6 +96,28 @@ pub(super) fn names(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// No parameter of a function is a tuple that the signature takes apart: the parts are parameters, or a struct.
+pub(super) fn tuples(tree: &Tree) -> Vec<Finding> {
+    let lines = tree.sources.iter().flat_map(|source| source.main_flow().map(move |line| (source, line)));
+    let taken_apart = lines.filter(|(_, (_, line))| line.match_indices("): ").any(|(at, _)| is_tuple(line, at)));
+    let message = "a parameter that is a tuple: give its parts names of their own, as parameters or in a struct";
+    taken_apart.map(|(source, (line, _))| Finding::new(&source.path, line, message)).collect()
+}
+
+/// Whether the pattern that ends at `end` is a tuple of a function's signature: neither a closure's nor a `let`'s.
+fn is_tuple(line: &str, end: usize) -> bool {
+    let (pattern, kind) = (&line[..end], line[end..].trim_start_matches("): ").trim_start_matches('&'));
+    let kind = kind.trim_start_matches("mut ");
+    let Some((before, names)) = pattern.rsplit_once('(') else { return false };
+    let before = before.trim_start();
+    let is_parameter = before.is_empty() || before.ends_with('(') || before.ends_with(", ");
+    is_parameter
+        && names.contains(", ")
+        && kind.starts_with('(')
+        && !before.contains('|')
+        && !before.starts_with("let ")
+}
+
 /// Attributes by which a test does not test, and words by which an example does not.
 const SWITCHES: &[&str] = &["ignore", "should_panic"];
 

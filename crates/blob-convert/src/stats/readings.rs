@@ -91,7 +91,13 @@ impl Readings {
             Reading::Finite(stats, all) => wanted.bins(stats, all.into_iter().map(Finite::range))?,
             Reading::Bins(stats, all) => {
                 let both = stats.into_iter().zip(all);
-                Break(both.map(|(stats, bins)| Measured { stats, histogram: bins.map(binned) }).collect())
+                Break(
+                    both.map(|(stats, bins)| {
+                        let histogram = bins.map(|((min, max), of)| Binned { min, max, counts: of.counts().0 });
+                        Measured { stats, histogram }
+                    })
+                    .collect(),
+                )
             }
         };
         Ok(next.map_continue(|now| Self { wanted, last: 0, now }))
@@ -131,8 +137,4 @@ impl Wanted {
         });
         Ok(Continue(Reading::Bins(stats, all.collect::<Result<_, _>>()?)))
     }
-}
-
-fn binned(((min, max), histogram): (Range, Histogram)) -> Binned {
-    Binned { min, max, counts: histogram.counts().0 }
 }
