@@ -247,16 +247,11 @@ impl Nodes {
             })?;
             // A parameter may come through operators that only pass values on.
             let behind = self.behind(used.node).filter(|_| operator.has_parameter(index));
-            let Some(variable) = node.or(behind).map(|index| &mut self.variables[index as usize]) else {
-                if !operator.passes_on() {
-                    self.layers.reads(used.node);
-                }
-                layer_inputs.bottoms.push((used.node, used.output));
-                continue;
-            };
             // Measured on 25 models: an edge leads to an auxiliary state exactly if the edge's version is above 0.
             let is_changed = used.version.is_some_and(|version| version > 0);
-            if is_changed || operator.has_parameter(index) {
+            let parameter = node.or(behind).filter(|_| is_changed || operator.has_parameter(index));
+            if let Some(variable) = parameter {
+                let variable = &mut self.variables[variable as usize];
                 variable.mark_parameter(operator.dims(index), is_changed);
                 layer_inputs.tensors.push((operator.role(index), Arc::clone(&variable.name)));
             } else {
