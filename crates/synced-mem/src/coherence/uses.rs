@@ -741,6 +741,19 @@ mod tests {
     }
 
     #[test]
+    fn work_under_a_guard_that_ends_during_a_wait_is_not_waited_for_by_it() {
+        let (mut uses, mut clock) = (Uses::new(), Clock::default());
+        uses.enter(&1, 0..8, Access::Write, None, &clock);
+        uses.enter(&1, 8..16, Access::Write, Some(5), &clock);
+        let began = clock.begin();
+        uses.release(5, &clock);
+        clock.end(began);
+        uses.finish(&1, began);
+        assert_eq!(host_waits(&uses, 0..8, Access::Write), []);
+        assert_eq!(host_waits(&uses, 8..16, Access::Write), [1]);
+    }
+
+    #[test]
     fn waits_that_overlap_without_end_do_not_pile_up_entries() {
         let (mut uses, mut clock) = (Uses::new(), Clock::default());
         let mut began = clock.begin();
