@@ -85,6 +85,7 @@ mod folds; // a fold changes no output; layers that are not folded, with the rea
 mod folds_mxnet; // every BatchNorm of MXNet's
 mod following; // what nets compute with images as RGB, or flattened with the channels last
 mod forward; // what a converted or folded net computes, against OpenCV and MXNet
+mod histories; // conversions one after the other are proved from the first file
 mod identity; // options that change the bytes of a conversion within one format
 #[cfg(target_os = "linux")]
 mod killed_files; // a conversion that is killed leaves the folder as it was

@@ -18,7 +18,7 @@ use crate::transform::{Context, Followed, FollowedNet, Made, Misfit, NetOrigin, 
 
 /// How often the source's tensors may be read to compute one tensor. Ours need about ten; without a bound, a receipt
 /// could nest steps that each read the one before twice.
-const MAX_READS: u64 = 1024;
+pub(crate) const MAX_READS: u64 = 1024;
 
 /// How many tensors are named in an error.
 const NAMED: usize = 200;

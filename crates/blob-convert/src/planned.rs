@@ -141,6 +141,20 @@ impl Planned {
         }
     }
 
+    /// The same tensor, made of the source of `below`: the entries of the tensor's own source.
+    pub(crate) fn over(&self, below: &[Self]) -> Self {
+        let first = &below[self.entry];
+        let (how, read_as, casts) = match &self.how {
+            How::Computed(computed) => {
+                let inputs = computed.inputs.iter().map(|input| input.over(below)).collect();
+                let again = Computed::new(Arc::clone(&computed.compute), computed.made.clone(), inputs).in_one();
+                (How::Computed(Arc::new(again)), self.read_as, self.casts.clone())
+            }
+            _ => (first.how.clone(), first.read_as, [&first.casts[..], &self.casts].concat()),
+        };
+        Self { how, read_as, casts, entry: first.entry, ..self.clone() }
+    }
+
     /// Calls `take` with each of the source's entries that the tensor is made of, once for each time it is read.
     pub(crate) fn each_entry(&self, take: &mut dyn FnMut(usize)) {
         match &self.how {

@@ -15,12 +15,13 @@ use crate::runs::{read_runs, read_zeros};
 use crate::template::Template;
 
 /// A planned file.
-struct PlannedBytes<'a> {
-    len: u64,
-    frame: Vec<(u64, Vec<u8>)>,
-    copies: &'a [Copied],
+pub(crate) struct PlannedBytes<'a> {
+    pub(crate) len: u64,
+    /// The bytes around the tensors.
+    pub(crate) frame: Vec<(u64, Vec<u8>)>,
+    pub(crate) copies: &'a [Copied],
     /// The file that the copies are of.
-    base: Option<&'a dyn Source>,
+    pub(crate) base: Option<&'a dyn Source>,
 }
 
 impl Source for PlannedBytes<'_> {

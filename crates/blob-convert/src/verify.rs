@@ -4,6 +4,7 @@
 
 mod against;
 mod anew;
+mod chain;
 mod claims;
 mod graph;
 mod keys;

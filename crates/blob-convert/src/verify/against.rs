@@ -84,20 +84,16 @@ pub fn against_by(
     let relation = claims::against_source(ours, theirs, watch, report)?;
     let is_source = matches!(relation, Relation::Source);
     if let Relation::Earlier(Some(since)) = &relation
-        && !since.is_empty()
+        && let [first, later @ ..] = &since[..]
+        && since.iter().any(|origin| !origin.transforms.is_empty())
     {
-        return replay::against_source(
-            ours,
-            theirs,
-            Redo { steps: since, by, is_last: false, is_source: false },
-            watch,
-            report,
-        );
+        let redo = Redo { steps: &first.transforms, later, by, is_last: false, is_source: false };
+        return replay::against_source(ours, theirs, redo, watch, report);
     }
     match steps(ours) {
         // The source may itself be made by equal steps, as where axes are swapped twice.
         Ok(done) if !done.is_empty() && (is_source || steps(theirs).as_ref() != Ok(&done)) => {
-            let redo = Redo { steps: &done, by, is_last: true, is_source };
+            let redo = Redo { steps: &done, later: &[], by, is_last: true, is_source };
             return replay::against_source(ours, theirs, redo, watch, report);
         }
         Ok(done) => graph::unproven(ours, theirs, &done).into_iter().for_each(&mut *report),

@@ -7,16 +7,16 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Entry, Error, Files, Nets, Reason};
+use blob_io::{Checkpoint, Entry, Error, Nets, Reason};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::chain::{Chain, Conversion, Told};
 use super::{By, Compared, Unread, claims, graph};
 use crate::applied::steps;
-use crate::chosen::chosen;
 use crate::compare::{self, Pieces};
 use crate::finding::{Finding, Redone, Remark};
-use crate::history::{parse, receipt_text};
+use crate::history::{Origin, parse, receipt_text};
 use crate::options::Options;
 use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
@@ -65,14 +65,38 @@ fn unknown_step(step: &Step, why: &str) -> String {
     format!("the transform {name:?} of the receipt {why}")
 }
 
-/// The steps to repeat.
+/// The conversions to repeat.
 pub(crate) struct Redo<'a> {
+    /// The steps of the first conversion.
     pub(crate) steps: &'a [Step],
+    /// The files that were converted later, each with the steps of its conversion.
+    pub(crate) later: &'a [Origin],
     pub(crate) by: &'a By,
     /// Whether these are the steps of the last conversion alone, of which the receipt tells the losses.
     pub(crate) is_last: bool,
     /// Whether the file to compare with is the source that the receipt names.
     pub(crate) is_source: bool,
+}
+
+impl<'a> Redo<'a> {
+    /// The conversions before the last one, and the last one; the error is about a step that is not known.
+    fn conversions(&self) -> Result<(Vec<Conversion<'a>>, Conversion<'a>), String> {
+        let (mut earlier, mut steps) = (Vec::new(), self.steps);
+        for file in self.later {
+            earlier.push(self.conversion(steps, Some(file))?);
+            steps = &file.transforms;
+        }
+        Ok((earlier, self.conversion(steps, None)?))
+    }
+
+    fn conversion(&self, steps: &'a [Step], made: Option<&'a Origin>) -> Result<Conversion<'a>, String> {
+        let read = |step: &Step| {
+            let read = self.by.registry.read(&step.name, &step.settings);
+            read.map_err(|why| unknown_step(step, &why))
+        };
+        let transforms = steps.iter().map(read).collect::<Result<_, String>>()?;
+        Ok(Conversion { steps, transforms, made })
+    }
 }
 
 /// The conversion that made `file` of `source` by these steps, but for the choices that no receipt tells.
@@ -85,7 +109,7 @@ pub(super) fn conversion(
 ) -> Options {
     let mut options = Options::new(file.format());
     // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
-    let told = receipt_text(file).and_then(parse::<Told>).unwrap_or_default();
+    let told = receipt_text(file).and_then(parse::<Chosen>).unwrap_or_default();
     options.dense = match told.sparse {
         Some(parts) => parts.is_empty(),
         None => source.entries().iter().filter_map(Entry::sparse).any(|whole| file.entry(&whole.name).is_some()),
@@ -126,46 +150,44 @@ pub(super) fn receipt_again(
 pub(crate) fn against_source(
     file: &Checkpoint,
     source: &Checkpoint,
-    Redo { steps, by, is_last, is_source }: Redo<'_>,
+    redo: Redo<'_>,
     watch: &dyn Watch,
     report: &mut dyn FnMut(Remark),
 ) -> Result<Compared, Error> {
+    let Redo { by, is_last, is_source, .. } = redo;
     let mut finding = |message| report(Remark::Finding(Finding::new("", Reason::Receipt, message)));
-    let mut transforms: Vec<Arc<dyn Transform>> = Vec::new();
-    for step in steps {
-        match by.registry.read(&step.name, &step.settings) {
-            Ok(transform) => transforms.push(transform),
-            Err(why) => {
-                finding(unknown_step(step, &why));
-                return Ok(Compared::default());
-            }
+    let (earlier, last) = match redo.conversions() {
+        Ok(conversions) => conversions,
+        Err(why) => {
+            finding(why);
+            return Ok(Compared::default());
         }
-    }
-    let options = conversion(file, source, steps, transforms, by);
-    let chained = match chosen(source, &options, options.to.holds().files == Files::Folder) {
-        Ok(chained) => chained,
-        Err(Error::Request { message, .. }) => {
-            finding(format!("the receipt's transforms cannot be done: {} {message}", source.name()));
+    };
+    let chain = match Chain::again(file, source, &earlier, &last, by) {
+        Ok(chain) => chain,
+        Err(Error::Request { file, message }) => {
+            finding(format!("the receipt's transforms cannot be done: {file} {message}"));
             return Ok(Compared::default());
         }
         Err(e) => return Err(e),
     };
-    if let Some(name) = kept(file, &chained.left_out).filter(|_| is_last) {
+    let left_out = &chain.last.left_out;
+    if let Some(name) = kept(file, left_out).filter(|_| is_last) {
         finding(format!("the receipt says that {name:?} was left out, and its transforms do not leave it out"));
     }
     if is_last {
-        claims::left_out_is_said(file, chained.left_out.iter().map(|left| &*left.name), report);
+        claims::left_out_is_said(file, left_out.iter().map(|left| &*left.name), report);
     }
-    chained.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
-    unproven(&chained, steps).into_iter().for_each(|words| report(Remark::Note(words)));
+    chain.told.report(source, report);
     let mut compare = Repetition::new(file, watch, report);
-    compare.all(source, &chained.tensors)?;
+    let tensors = chain.tensors();
+    compare.all(source, tensors)?;
     let unread = std::mem::take(&mut compare.unread);
-    let names: HashSet<&str> = chained.tensors.iter().map(|tensor| &*tensor.spec.name).collect();
+    let names: HashSet<&str> = tensors.iter().map(|tensor| &*tensor.spec.name).collect();
     compare.others(&names, &format!("what the receipt's transforms make of {}", source.name()));
-    let (equal, is_all) = (compare.equal, compare.equal == chained.tensors.len() as u64);
+    let (equal, is_all) = (compare.equal, compare.equal == tensors.len() as u64);
     let (lost, zeroed) = (compare.lost, compare.zeroed);
-    let graph = graph::compared(file, source, steps, &options.net, &chained.tensors)?;
+    let graph = graph::compared(file, chain.own(source), last.steps, &chain.options.net, &chain.last.tensors)?;
     // Values of tensors that differ were not all computed.
     let claimed = receipt_text(file).and_then(parse::<Lost>).filter(|_| is_all && is_last);
     let claimed = claimed.map(|said| [(said.lost_values, lost, "were lost"), (said.zeroed_values, zeroed, "became 0")]);
@@ -177,9 +199,10 @@ pub(crate) fn against_source(
     }
     let is_same_graph = file.format().holds().net == Nets::Graph && graph.is_none();
     graph.into_iter().for_each(&mut *report);
-    let receipt = is_source && receipt_again(file, source, &options, chained, report)?;
+    let receipt = is_source && receipt_again(file, source, &chain.options, chain.last, report)?;
     unread.or_error(file.name(), "compare")?;
-    Ok(Compared { equal, redone: steps.len(), graph: is_same_graph, receipt })
+    let redone = earlier.iter().chain([&last]).map(|conversion| conversion.steps.len()).sum();
+    Ok(Compared { equal, redone, graph: is_same_graph, receipt })
 }
 
 /// The first tensor that was left out by the receipt, and is not by the transforms that were repeated. A part of a file
@@ -204,7 +227,7 @@ struct Named {
 
 /// The choices of a conversion that a receipt tells by its fields.
 #[derive(Default, Deserialize)]
-struct Told {
+struct Chosen {
     /// The sparse arrays that were not expanded.
     sparse: Option<Vec<IgnoredAny>>,
     told_by: Option<NetOrigin>,
@@ -219,9 +242,17 @@ struct Lost {
     zeroed_values: Option<u64>,
 }
 
+impl Told {
+    /// Reports the changes of values, and steps that the tensors do not prove.
+    fn report(&self, source: &Checkpoint, report: &mut dyn FnMut(Remark)) {
+        self.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
+        self.unproven.iter().for_each(|words| report(Remark::Note(words.clone())));
+    }
+}
+
 /// The steps that change no tensor, in words: the comparison of the tensors proves nothing of these. A selection leaves
 /// tensors out, and a second one nothing more; the names of torch bring steps along that may have nothing to do.
-fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
+pub(super) fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
     let mut names = steps.iter().filter(|step| step.own() == Some(Own::Names));
     let brought = names.any(|step| step.settings["torch"] == true).then(Step::with_torch_names);
     let mut selections = 0;

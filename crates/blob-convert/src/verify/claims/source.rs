@@ -13,7 +13,6 @@ use crate::digest::{Algorithm, Subject, digest};
 use crate::history::{
     Origin, histories_of, history_of, lineage_of, parse, receipt_text, salvaged, source_fields, steps_of,
 };
-use crate::step::Step;
 use crate::transform::Own;
 use crate::verify::{Finding, Remark};
 use crate::watch::Watch;
@@ -23,8 +22,9 @@ use crate::written::truncated;
 pub(crate) enum Relation {
     /// The source.
     Source,
-    /// An earlier source, with the steps since; `None` where files were merged since.
-    Earlier(Option<Vec<Step>>),
+    /// An earlier source: that file and those since, each with the steps of its conversion; `None` where files were
+    /// merged since.
+    Earlier(Option<Vec<Origin>>),
     /// None that the receipt names.
     Other,
 }
@@ -232,7 +232,7 @@ fn other(
         report(Remark::Note(format!("{name} is an earlier source of the receipt's history, not the last one")));
         let since = &lineage[place..];
         let is_single = steps_of(since).all(|(_, is_before_merge)| !is_before_merge);
-        return Relation::Earlier(is_single.then(|| steps_of(since).map(|(step, _)| step.clone()).collect()));
+        return Relation::Earlier(is_single.then(|| since.to_vec()));
     }
     let message = format!(
         "{name} is not the file that the receipt names as its source: BLAKE3 {blake3}, in the receipt {}",
