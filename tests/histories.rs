@@ -1,4 +1,4 @@
-//! Conversions one after the other, proved from the first file: each knows its own source alone.
+//! Conversions one after the other, proved from the first file: each knows its own source alone, and a net its eps.
 
 use blob_io::{Checkpoint, Format};
 use serde_json::json;
@@ -141,5 +141,39 @@ fn a_later_conversion_does_not_follow_the_net_of_the_first_file() {
             let both = [of(&made), of(&direct)].map(|shape| shape.dims().to_vec());
             assert_eq!(both, if layout == "hwio" { [[5, 4], [4, 5]] } else { [[4, 5], [5, 4]] }, "{what}");
         }
+    }
+}
+
+/// A convolution and a BatchNorm that adds an eps.
+fn normalised(eps: f32) -> Vec<u8> {
+    let convolution = len(106, &[var(1, 2), var(2, 0), var(4, 1)].concat());
+    let norm = len(139, &[&[3 << 3 | 5][..], &eps.to_le_bytes()].concat());
+    let input = [len(3, b"data"), len(8, &[1, 3, 2, 2].map(|dim| var(1, dim)).concat())].concat();
+    let conv = layer("conv", "Convolution", ["data", "c"], &[&[2, 3, 1, 1]], &convolution);
+    [input, conv, layer("bn", "BatchNorm", ["c", "b"], &[&[2], &[2], &[1]], &norm)].concat()
+}
+
+/// Values that are made with another eps, under a receipt that says so of a file whose own net says another.
+#[test]
+fn the_eps_of_the_net_in_the_source_stands_whatever_the_receipt_says() {
+    let folder = Folder::new();
+    let source = folder.with("n.caffemodel", normalised(0.001));
+    folder.with("other.caffemodel", normalised(0.5));
+    for steps in ["--fold", "--bn fold-factor --eps 0.01"] {
+        let made = convert(&folder, &format!("convert =n.caffemodel {steps} -o =s.safetensors"));
+        proves(&made, &source, steps);
+        let other = convert(&folder, &format!("convert =other.caffemodel {steps} -o =t.safetensors"));
+        let (honest, bytes) = (std::fs::read(&made).expect("there"), std::fs::read(&other).expect("there"));
+        let [honest, mut lie] = [&honest, &bytes].map(|bytes| receipt(&open("x.safetensors", bytes).expect("opens")));
+        lie["source"] = honest["source"].clone();
+        let lying = folder.with("lying.safetensors", with_receipt(&bytes, &lie, "", None));
+        let words = "the receipt says that the eps of \"bn\" was 5e-1, and the net of";
+        let ran = blob(&["verify", &lying, "--against", &source]).no().stdout_has(words);
+        assert!(ran.out.contains("n.caffemodel says 1e-3") && !ran.out.contains("differs"), "{}", ran.out);
+        // So it is where the conversion is not the last one.
+        let bytes = with_receipt(&bytes, &lie, "", None);
+        folder.with("lying.safetensors", bytes);
+        let renamed = convert(&folder, "rename =lying.safetensors --sed s/^/x./ -o =renamed.safetensors");
+        blob(&["verify", &renamed, "--against", &source]).no().stdout_has(words);
     }
 }

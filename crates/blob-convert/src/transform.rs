@@ -82,7 +82,7 @@ pub use bn::BatchNorm;
 pub use dtype::Dtype;
 pub use eps::Eps;
 pub(crate) use eps::Wished as WishedEps;
-pub(crate) use eps::{is_same, is_variance};
+pub(crate) use eps::{OtherEps, is_same, is_variance};
 pub(crate) use factor::Factors;
 pub use fc_from::FcFrom;
 pub(crate) use fold::FoldedNames;

@@ -100,6 +100,13 @@ impl Eps {
         Ok(Some(Arc::new(Self::of(net, to))))
     }
 
+    /// A normalisation whose eps before the step the net tells otherwise.
+    pub(crate) fn other_eps(&self, net: &Bound<'_>) -> Option<OtherEps> {
+        self.norms.iter().find_map(|norm| {
+            OtherEps::of(norm.eps, net, |layer| net.tensor(layer, Role::Variance) == Some(&norm.variance))
+        })
+    }
+
     /// The normalisations whose eps the source's receipt states. PyTorch's names leave out those of PyTorch's own eps,
     /// so that the others are known for this eps alone.
     fn of_receipt(wish: &Wish<'_>, to: f64) -> Result<Self, Error> {
@@ -111,6 +118,23 @@ impl Eps {
         }
         let norms = wish.stated.iter().filter(|norm| !is_same(norm.eps, to)).cloned().collect();
         Ok(Self { to, norms, unfit: Vec::new(), staying: Vec::new() })
+    }
+}
+
+/// An eps that a step says of a layer, and a net tells otherwise.
+pub(crate) struct OtherEps {
+    pub(crate) layer: String,
+    pub(crate) said: f64,
+    pub(crate) told: f64,
+}
+
+impl OtherEps {
+    /// The difference from the first of the net's layers that are meant; `None` where one of them has the eps that is
+    /// said, or the net has none.
+    pub(super) fn of(said: f64, net: &Bound<'_>, is_meant: impl Fn(&Layer) -> bool) -> Option<Self> {
+        let mut meant = net.layers().filter(|layer| is_norm(layer) && is_meant(layer)).peekable();
+        let (layer, told) = meant.peek().map(|layer| (layer.name.to_string(), net.eps(layer)))?;
+        (!meant.any(|layer| is_same(net.eps(layer), said))).then_some(Self { layer, said, told })
     }
 }
 

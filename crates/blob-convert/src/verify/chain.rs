@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use blob_io::{Checkpoint, Error, Files, Format, Nets, OpenOptions};
+use serde::Deserialize;
 
 use super::{By, replay};
 use crate::chosen::chosen;
@@ -20,7 +21,7 @@ use crate::receipt::Receipt;
 use crate::shown::PlannedBytes;
 use crate::step::Step;
 use crate::template::Template;
-use crate::transform::{Choice, Topology, Transform};
+use crate::transform::{Bound, Choice, Eps, Fold, Followed, NetFrom, OtherEps, Own, Topology, Transform};
 use crate::written::truncated;
 
 /// One conversion to repeat.
@@ -50,6 +51,8 @@ pub(super) struct Told {
     pub(super) value_changes: Vec<ValueChange>,
     /// The steps that the tensors do not prove, in words.
     pub(super) unproven: Vec<String>,
+    /// What the receipt says and a net does not, in words.
+    pub(super) contradictions: Vec<String>,
 }
 
 /// The file that a conversion made, without the values.
@@ -121,6 +124,7 @@ impl Walk<'_> {
         let options = self.options(conversion);
         let own = self.own();
         let mut chained = chosen(own, &options, options.to.holds().files == Files::Folder)?;
+        let contradictions = other_eps(own, conversion.steps, &options.net);
         let over_first = self.between.as_ref().map(|between| between.over_first(&chained.tensors)).transpose()?;
         let mut changes = std::mem::take(&mut chained.value_changes);
         if let Some(between) = &self.between {
@@ -130,6 +134,7 @@ impl Walk<'_> {
                 .for_each(|entry| *entry = between.tensors[*entry].entry);
         }
         self.told.value_changes.extend(changes);
+        self.told.contradictions.extend(contradictions);
         self.told.unproven.extend(replay::unproven(&chained, conversion.steps));
         Ok(Done { options, chained, over_first })
     }
@@ -204,4 +209,30 @@ impl Between {
             }
         }
     }
+}
+
+/// An eps that steps say their source had, and that the net of the source tells otherwise, in words. A net that cannot
+/// be read is a problem of the step that needs the net.
+fn other_eps(own: &Checkpoint, steps: &[Step], choice: &Choice) -> Option<String> {
+    // Behind `eps` variances are for another one.
+    let last = steps.iter().position(|step| step.own() == Some(Own::Eps));
+    let steps = &steps[..last.map_or(steps.len(), |last| last + 1)];
+    let known = steps.iter().filter(|step| matches!(step.own(), Some(Own::Fold | Own::Eps)));
+    let followed = Followed::new(own, choice);
+    let mut known = known.filter_map(|step| Some((step, followed.get().ok().flatten()?)));
+    let (OtherEps { layer, said, told }, net) = known.find_map(|(step, net)| {
+        let bound = Bound::new(net.net(), own);
+        let other = match step.own() {
+            Some(Own::Fold) => Fold::deserialize(&step.settings).ok()?.other_eps(&bound),
+            _ => Eps::deserialize(&step.settings).ok()?.other_eps(&bound),
+        };
+        Some((other?, net))
+    })?;
+    let origin = match net.origin().from {
+        NetFrom::File => own.name(),
+        _ => &net.origin().name,
+    };
+    // Both are compared as f32.
+    let (said, told, layer) = (said as f32, told as f32, truncated(&layer));
+    Some(format!("the receipt says that the eps of {layer:?} was {said:e}, and the net of {origin} says {told:e}"))
 }

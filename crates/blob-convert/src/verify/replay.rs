@@ -243,9 +243,12 @@ struct Lost {
 }
 
 impl Told {
-    /// Reports the changes of values, and steps that the tensors do not prove.
+    /// Reports the changes of values, contradictions, and steps that the tensors do not prove.
     fn report(&self, source: &Checkpoint, report: &mut dyn FnMut(Remark)) {
         self.value_changes.iter().for_each(|change| report(Remark::Redone(redone(change, source))));
+        for message in &self.contradictions {
+            report(Remark::Finding(Finding::new("", Reason::Receipt, message.clone())));
+        }
         self.unproven.iter().for_each(|words| report(Remark::Note(words.clone())));
     }
 }

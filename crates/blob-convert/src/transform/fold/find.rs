@@ -8,6 +8,7 @@ use blob_io::{TensorName, work};
 
 use super::{Fold, Folded, Side};
 use crate::transform::binding::{Bound, bias_beside};
+use crate::transform::eps::OtherEps;
 use crate::transform::norm;
 use blob_io::words::{and_more, listed};
 
@@ -103,6 +104,12 @@ impl Fold {
             kind: RefusalKind::Unknown,
         }));
         (fold, refused)
+    }
+
+    /// A folded normalisation whose eps the net tells otherwise.
+    pub(crate) fn other_eps(&self, net: &Bound<'_>) -> Option<OtherEps> {
+        let norms = self.layers.iter().filter(|folded| folded.variance.is_some());
+        norms.into_iter().find_map(|folded| OtherEps::of(folded.eps, net, |layer| *layer.name == *folded.layer))
     }
 }
 
