@@ -34,6 +34,8 @@ pub(crate) struct Tensor {
     /// The values that a buffer has shown. Consumers of buffers release these at once, keep the tensor, and go on
     /// using the address.
     exported: OnceLock<Arc<Block>>,
+    /// The values of a deep copy of a view.
+    own: Option<Arc<Block>>,
 }
 
 enum Held {
@@ -59,28 +61,24 @@ pub(crate) fn pull(reader: &mut Watched<'_>, out: &mut [u8]) -> Result<(), Error
 impl Tensor {
     /// The tensor at a place of a file.
     pub(crate) fn stored(shared: Py<Shared>, place: usize) -> Self {
-        Self { held: Held::Stored(Stored { shared, place }), exported: OnceLock::new() }
+        Self { held: Held::Stored(Stored { shared, place }), exported: OnceLock::new(), own: None }
     }
 
     /// A tensor of no file.
     pub(crate) fn made(spec: TensorSpec, block: Arc<Block>) -> Self {
-        Self { held: Held::Made { spec, block }, exported: OnceLock::new() }
+        Self { held: Held::Made { spec, block }, exported: OnceLock::new(), own: None }
     }
 
     /// The file and the entry, of a tensor of a file.
     pub(crate) fn entry(&self) -> Option<(&Opened, &Entry)> {
-        match &self.held {
-            Held::Stored(stored) => Some((stored.opened(), stored.entry())),
-            Held::Made { .. } => None,
-        }
+        let Held::Stored(stored) = &self.held else { return None };
+        Some((stored.opened(), stored.entry()))
     }
 
     /// The values of a tensor of a file of which no buffer was handed out, into which a user may have written.
     pub(crate) fn stored_values(&self, py: Python<'_>) -> Option<Stored> {
-        match &self.held {
-            Held::Stored(stored) if self.exported.get().is_none() && !self.is_in_memory() => Some(stored.clone_ref(py)),
-            _ => None,
-        }
+        let Held::Stored(stored) = &self.held else { return None };
+        (self.exported.get().is_none() && !self.is_in_memory()).then(|| stored.clone_ref(py))
     }
 
     /// The name, empty where there is none.
@@ -109,7 +107,7 @@ impl Tensor {
     /// Where in the mapping the values lie, aligned and as they are, checksums aside.
     fn offset_in_mapping(&self) -> Option<usize> {
         let (opened, entry) = self.entry()?;
-        opened.mapping.as_ref()?;
+        opened.mapping.as_ref().filter(|_| self.own.is_none())?;
         let ([run], Some(dtype), None) = (entry.segments(), entry.dtype(), entry.fault()) else { return None };
         let is_view = entry.is_plain() && entry.byte_len() > 0 && run.offset % dtype.size() as u64 == 0;
         is_view.then(|| usize::try_from(run.offset).ok()).flatten()
@@ -117,10 +115,10 @@ impl Tensor {
 
     /// The values at an address: in the mapping of the file where they may be taken from there, else a copy.
     pub(crate) fn block(&self, py: Python<'_>, is_copied: bool) -> Result<Arc<Block>, Stop> {
-        let (opened, place) = match &self.held {
-            Held::Stored(stored) => (stored.opened(), stored.place),
-            Held::Made { block, .. } if !is_copied => return Ok(block.clone()),
-            Held::Made { block, .. } => return Ok(Arc::new(block.copied()?)),
+        let (opened, place) = match (&self.held, &self.own) {
+            (Held::Stored(stored), None) => (stored.opened(), stored.place),
+            (_, Some(block)) | (Held::Made { block, .. }, _) if !is_copied => return Ok(block.clone()),
+            (_, Some(block)) | (Held::Made { block, .. }, _) => return Ok(Arc::new(block.copied()?)),
         };
         let (file, entry) = (&opened.checkpoint, &opened.checkpoint.entries()[place]);
         if !is_copied && let (Some(mapping), Some(offset)) = (&opened.mapping, self.offset_in_mapping()) {
@@ -244,7 +242,7 @@ impl Tensor {
 
     /// The values' bytes, row-major and little-endian, read from the file.
     fn tobytes<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Stop> {
-        let Some((opened, entry)) = self.entry() else {
+        let Some((opened, entry)) = self.entry().filter(|_| self.own.is_none()) else {
             let block = self.block(py, false)?;
             return Ok(PyBytes::new_with(py, block.len(), |out| {
                 block.span().copy(0, out);
@@ -275,16 +273,14 @@ impl Tensor {
         Ok(numpy(py, Arc::new(block), sparse.shape.dims(), dtype)?)
     }
 
-    /// A tensor with memory of its own: of the same place of the file, or of a copy of values that are in memory.
+    /// The same tensor with memory of its own for values that are in memory, or that a buffer has shown.
     fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Result<Self, Stop> {
-        let copied = |block: &Arc<Block>| block.copied().map(Arc::new);
-        match &self.held {
-            Held::Stored(stored) if !self.is_in_memory() => {
-                let exported = self.exported.get().map(copied).transpose()?.map_or_else(OnceLock::new, OnceLock::from);
-                Ok(Self { held: Held::Stored(stored.clone_ref(py)), exported })
-            }
-            _ => Ok(Self::made(self.spec()?, copied(&self.block(py, false)?)?)),
-        }
+        let Held::Stored(stored) = &self.held else { return Ok(Self::made(self.spec()?, self.block(py, true)?)) };
+        let own = self.is_in_memory().then(|| self.block(py, true)).transpose()?;
+        let shown = self.exported.get().filter(|_| own.is_none());
+        let shown = shown.map(|block| block.copied().map(Arc::new)).transpose()?;
+        let exported = shown.map_or_else(OnceLock::new, OnceLock::from);
+        Ok(Self { held: Held::Stored(stored.clone_ref(py)), exported, own })
     }
 
     #[pyo3(signature = (dtype=None, copy=None))]
@@ -336,6 +332,6 @@ impl Tensor {
 
     /// Whether the values are at an address already.
     pub(crate) fn is_in_memory(&self) -> bool {
-        matches!(&self.held, Held::Made { .. }) || self.offset_in_mapping().is_some()
+        self.own.is_some() || self.entry().is_none() || self.offset_in_mapping().is_some()
     }
 }

@@ -464,13 +464,24 @@ def test_a_deep_copy_of_a_tensor_has_its_own_memory(aligned: str, weight: np.nda
         for tensor, is_shown in [(read["big"], False), (shown, True), (mapped["big"], False), (made, False)]:
             copied = copy.deepcopy([tensor, tensor])
             assert copied[0] is copied[1] is not tensor
-            told = [(t.name, t.dtype, t.shape, t.nbytes) for t in (tensor, copied[0])]
+            told = [
+                (t.name, t.dtype, t.shape, t.nbytes, t.kind, t.layer, t.layer_type, t.offset)
+                for t in (tensor, copied[0])
+            ]
             assert told[0] == told[1]
             values = np.array(memoryview(tensor))  # type: ignore[arg-type]
             assert (np.asarray(copied[0]) == values).all() and (values[0] == 5).all() == is_shown
             np.asarray(copied[0])[...] = 7
             assert (np.asarray(tensor) == values).all() and (np.asarray(copied[0]) == 7).all()
         assert copy.deepcopy(read["big"]).offset == read["big"].offset and not copy.deepcopy(mapped["big"]).is_view
+
+
+def test_a_name_that_no_text_has_is_no_hint_of_a_file_object(aligned: str) -> None:
+    class Named(io.BytesIO):
+        name = "a\ud800.safetensors"
+
+    with open(aligned, "rb") as file:
+        assert blob_io.open(Named(file.read())).name == "file object"
 
 
 def test_a_notebook_shows_a_table(path: str) -> None:

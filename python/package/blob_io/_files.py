@@ -20,10 +20,10 @@ def _name(file: t.Any) -> str:
     for attribute in ["name", "full_name", "path"]:
         try:
             name = getattr(file, attribute)
+            if isinstance(name, str):
+                return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         except Exception:
             continue
-        if isinstance(name, str):
-            return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return "file object"
 
 
