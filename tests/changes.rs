@@ -1,15 +1,17 @@
 //! A conversion tells its changes, and no others: the list of changes against the output, read again.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
-use blob_convert::change::Group;
+use blob_convert::change::{Effect, Group};
 use blob_convert::transform::{Context, Made, Misfit, Outcome, Spec, Transform};
 use blob_convert::{Options, Place, RECEIPT_KEY, Silent, plan};
 use blob_core::DType;
 use blob_io::{Checkpoint, Entry, Format, IfExists};
 use serde_json::{Value, json};
 
-use crate::support::{data, open};
+use crate::support::archive::theirs;
+use crate::support::{Folder, blob, data, open};
 
 /// Names of the kinds of change that must, or must not, be among those said for a conversion without any option.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -170,9 +172,48 @@ fn the_library_never_replaces_what_it_reads() {
 fn an_archive_of_other_members_says_that_they_are_left_out() {
     let npy = std::fs::read(data("other/fortran_big_endian.npy")).expect("readable");
     let members: [(&str, &[u8]); 2] = [("a.npy", &npy), ("note.bin", b"\xFF\xFE\x00")];
-    let npz = crate::support::archive::theirs(zip::CompressionMethod::Deflated, &members);
+    let npz = theirs(zip::CompressionMethod::Deflated, &members);
     let source = open("x.npz", &npz).expect("opens");
     let said = plan(&source, &Options::new(Format::Safetensors), &Place::Stdout).expect("plans").changes();
     let losses: Vec<String> = said.iter().filter(|group| group.change.is_loss()).map(ToString::to_string).collect();
     assert_eq!(losses, ["members that are no npy files are left out: note.bin"]);
+}
+
+#[test]
+fn metadata_that_a_file_of_the_same_format_lacks_without_a_receipt_is_said() {
+    let folder = Folder::new();
+    let npy = std::fs::read(data("other/fortran_big_endian.npy")).expect("readable");
+    let npz = folder.with("a.npz", theirs(zip::CompressionMethod::Stored, &[("l.npy", &npy), ("b.txt", b"hello")]));
+    let golden = data("caffe/misc/state.solverstate").display().to_string();
+    // Of a solver's state the counters become datasets.
+    let state = folder.file("s.solverstate.h5");
+    let kept = blob(&["convert", &golden, "-o", &state, "--no-receipt"]).ok();
+    assert!(!kept.err.contains("metadata left out"), "{}", kept.err);
+    let state_keys = ["current_step", "iter", "learned_net"];
+    for (source, out, keys) in
+        [(&npz, "b.npz", &["b"][..]), (&state, "b.solverstate.h5", &[]), (&state, "b.h5", &state_keys)]
+    {
+        let source = Checkpoint::open(source).expect("opens");
+        let mut options = Options::new(source.format());
+        options.without_receipt = true;
+        options.anew = true;
+        let path = PathBuf::from(folder.file(out));
+        let target = Place::File { path: &path, if_exists: IfExists::Refuse };
+        let plan = plan(&source, &options, &target).expect("plans");
+        let said = plan.changes();
+        let dropped: Vec<&[String]> = said.iter().filter_map(|group| dropped(&group.change.effect)).collect();
+        assert_eq!(dropped.concat(), keys, "{out}");
+        plan.run(&Silent).expect("written");
+        let written = Checkpoint::open(&path).expect("opens");
+        let here = written.metadata().iter().filter(|pair| source.metadata().contains(pair)).count();
+        assert_eq!(here + keys.len(), source.metadata().len(), "{out}");
+    }
+}
+
+/// The keys of the metadata that a change leaves out.
+fn dropped(effect: &Effect) -> Option<&[String]> {
+    match effect {
+        Effect::MetadataDropped { keys, .. } => Some(keys),
+        _ => None,
+    }
 }

@@ -12,7 +12,7 @@ use blob_io::layout::{Details, Frame, Layout, TensorSpec};
 use blob_io::mxnet::{List, Version};
 use blob_io::neoml::Archive;
 use blob_io::onnx::Model;
-use blob_io::{Checkpoint, Entry, Error, Files, Format, Nets, Refill, Sparse, TensorName};
+use blob_io::{Checkpoint, Entry, Error, Files, Format, Keys, Nets, Refill, Sparse, TensorName};
 
 use crate::caffe;
 use crate::change::{Change, Effect};
@@ -143,12 +143,12 @@ impl Details for New<'_> {
 }
 
 /// Whether a new file keeps the source's details besides the tensors. A file of MXNet or NeoML does if all arrays stay,
-/// any other file if the format stays.
+/// any other file if the format stays and has places of its own for its metadata: texts of any key are not kept.
 pub(crate) fn keeps_details(checkpoint: &Checkpoint, options: &Options, tensors: &[Planned]) -> bool {
     if is_of_one_program(checkpoint, options) {
         has_all_arrays(checkpoint, options, tensors)
     } else {
-        options.to == checkpoint.format()
+        options.to == checkpoint.format() && options.to.holds().metadata != Keys::Any
     }
 }
 

@@ -328,12 +328,13 @@ pub(crate) fn planned_for<'a>(
     if matches!(base, Template::None) && !layout::keeps_names(checkpoint, options, &tensors) {
         storage.note_names(checkpoint, &mut tensors);
     }
+    let path = target.file().map(|(path, _)| path);
     let (is_anew, metadata) = (frame.is_err(), storage.metadata(checkpoint, has_receipt));
     let receipt = Receipt::new(checkpoint, options, &tensors, &left_out, &files, &metadata, frame)?;
     if matches!(base, Template::None) {
         if !options.is_told {
             let is_bare = !has_receipt && !layout::keeps_details(checkpoint, options, &tensors);
-            of_file.extend(storage.dropped_metadata(checkpoint, &metadata, is_bare, is_anew));
+            of_file.extend(storage.dropped_metadata(checkpoint, &metadata, h5::form(to, path), is_bare, is_anew));
             of_file.extend(storage.remarks(checkpoint, options));
             of_file.extend(layout::one_version(checkpoint, options, &tensors));
         }
@@ -346,7 +347,6 @@ pub(crate) fn planned_for<'a>(
     tensors.iter_mut().enumerate().for_each(|(place, tensor)| tensor.slot = Some(place));
     let in_shards = shards::planned(checkpoint, options, target.file(), &tensors, &mut of_file)?;
     of_file.extend(layout::unchanged_prototxt(&base, to, &removed_layers));
-    let path = target.file().map(|(path, _)| path);
     let with_receipt = metadata.iter().cloned().chain(has_receipt.then(|| receipt.placeholder())).collect::<Vec<_>>();
     let mut layout = || layout::of(checkpoint, &base, options, &mut tensors, &removed_layers, &with_receipt, path);
     let output = match (*target, in_shards) {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use blob_core::DType;
+use blob_io::hdf5::Form;
 use blob_io::layout::{file_names, member_names};
 use blob_io::{Bf16, Checkpoint, Entry, Files, Format, Keys, Kind, Names, TensorName, Warning, work};
 use serde::Deserialize;
@@ -178,16 +179,19 @@ impl Storage {
         effects.into_iter().map(Change::unasked).collect()
     }
 
-    /// The metadata of the source that a new file without a receipt (`is_bare`) has no place for, and the metadata of
-    /// which the source's receipt alone tells, where the new receipt has no frame (`is_anew`).
+    /// The metadata of the source that a new file without a receipt (`is_bare`) has no place for, besides the keys that
+    /// the `form` of an HDF5 file stores, and the metadata of which the source's receipt alone tells, where the new
+    /// receipt has no frame (`is_anew`).
     pub(crate) fn dropped_metadata(
         self,
         source: &Checkpoint,
         written: &[(String, String)],
+        form: Option<Form>,
         is_bare: bool,
         is_anew: bool,
     ) -> Option<Change> {
         let own = own_metadata(source).map(|(key, _)| key.to_owned()).filter(|_| is_bare);
+        let own = own.filter(|key| form.is_none_or(|form| !form.stores(key)));
         let mut keys: Vec<String> = own.chain(told_metadata(source).into_iter().filter(|_| is_anew)).collect();
         keys.retain(|key| {
             let is_written = written.iter().any(|(known, _)| known == key);
