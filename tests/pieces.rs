@@ -1,14 +1,18 @@
 //! Values stored in pieces, as protobuf allows: a receipt's frame records where each piece is, and a restoration puts
-//! it there.
+//! it there. A change of the blob leaves pieces that stay as they are.
 
 use std::path::Path;
 use std::process::Stdio;
 
 use blob_convert::Options;
+use blob_core::{DType, Shape};
+use blob_io::caffe::BlobForm;
+use blob_io::layout::{Layout, Splice, TensorSpec};
 use blob_io::{Bytes, Checkpoint, Format, OpenOptions};
 use serde_json::json;
 
-use crate::support::message::{len, shape};
+use crate::caffe_splice::spliced;
+use crate::support::message::{layer, len, shape};
 use crate::support::receipt::{receipt, with_receipt};
 use crate::support::{blob, command, open};
 use crate::there_and_back::{convert, read};
@@ -134,4 +138,43 @@ fn a_receipt_says_that_data_and_diff_lie_between_each_other() {
         let why = "values of two tensors, as data and diff, lie between each other, or share bytes";
         assert!(kept || receipt["frame_left_out"] == why, "{receipt}");
     }
+}
+
+/// A net of one blob with a diff, each value with a key of its own, and the fields of the data and of the diff.
+fn unpacked() -> (Vec<u8>, [Vec<u8>; 2]) {
+    let values = |number: u8, from: u8| -> Vec<u8> {
+        (from..from + 3).flat_map(|i| [&[number << 3 | 5][..], &f32::from(i).to_le_bytes()].concat()).collect()
+    };
+    let [data, diff] = [values(5, 1), values(6, 4)];
+    (layer("conv", &[&data[..], &diff, &shape(&[3])].concat()), [data, diff])
+}
+
+/// Values with a key each stay as they are stored, where another part of their blob changes.
+#[test]
+fn unpacked_values_are_kept_beside_a_change() {
+    let (bytes, [data, diff]) = unpacked();
+    let base = Checkpoint::from_bytes("x.caffemodel", bytes.clone()).expect("opens");
+    let spec = [TensorSpec::new("t", DType::F32, Shape::new([3]).expect("a shape"))];
+    let new: Vec<u8> = [7_f32, 8.0, 9.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let mut splice = Splice::new(&base).expect("of Caffe");
+    splice.remove("conv/0.diff").expect("there");
+    let net = |values: [&[u8]; 2]| layer("conv", &[values.concat(), shape(&[3])].concat());
+    assert!(spliced(&bytes, &splice, &[], &[]) == net([&data, &[]]));
+    for (name, wanted) in [("conv/0", net([&len(5, &new), &diff])), ("conv/0.diff", net([&data, &len(6, &new)]))] {
+        let mut splice = Splice::new(&base).expect("of Caffe");
+        splice.replace(name, 0).expect("there");
+        assert!(spliced(&bytes, &splice, &spec, std::slice::from_ref(&new)) == wanted, "{name}");
+        splice.form = Some(BlobForm { raw: true, ..BlobForm::default() });
+        let error = Layout::spliced(&spec, &splice).expect_err("has no place").to_string();
+        assert!(error.contains("keeps unpacked values, which raw_data does not hold"), "{error}");
+    }
+    // Of data and diff that lie between each other, neither is one run.
+    let between: Vec<u8> =
+        (0..6_u8).flat_map(|i| [&[(5 + i % 2) << 3 | 5][..], &f32::from(i).to_le_bytes()].concat()).collect();
+    let bytes = layer("conv", &[&between[..], &shape(&[3])].concat());
+    let base = Checkpoint::from_bytes("x.caffemodel", bytes).expect("opens");
+    let mut splice = Splice::new(&base).expect("of Caffe");
+    splice.replace("conv/0", 0).expect("there");
+    let error = Layout::spliced(&spec, &splice).expect_err("lies between").to_string();
+    assert!(error.contains("keeps values between which other fields lie"), "{error}");
 }

@@ -11,6 +11,10 @@ use crate::caffe::proto_fields::nv_blob_proto::{RAW_DATA, RAW_DATA_TYPE, RAW_DIF
 use crate::error::Remedy;
 use crate::parts::{FilePart, varint};
 
+/// The wire types of a value with a key of its own.
+const FIXED64: u8 = 1;
+const FIXED32: u8 = 5;
+
 /// How blobs are stored. The default is Caffe's form since 2015: a shape of any number of axes, floats or doubles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlobForm {
@@ -27,8 +31,17 @@ pub struct BlobForm {
 #[derive(Clone, Debug)]
 pub(crate) enum Values {
     Tensor(usize),
-    /// Runs of the file that is being changed, as (offset, length).
-    Kept(Vec<(u64, u64)>),
+    /// Runs of the file that is being changed.
+    Kept(Vec<KeptRun>),
+}
+
+/// Values in the file that is being changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptRun {
+    pub(crate) from: u64,
+    pub(crate) len: u64,
+    /// Whether each value but the first has its key before it, as unpacked values have: the run stays as it is stored.
+    pub(crate) is_keyed: bool,
 }
 
 /// A BlobProto to be written.
@@ -122,11 +135,11 @@ impl Blob {
         } else {
             let numbers = if is_double { [DOUBLE_DATA, DOUBLE_DIFF] } else { [DATA, DIFF] };
             let values = [Some(&self.data), self.diff.as_ref()].into_iter().zip(numbers);
-            let values = values.filter_map(|(values, number)| Some((number, values?.parts())));
+            let values = values.filter_map(|(values, number)| Some((number, values?)));
             // A packed field of no values is not stored.
-            let values = values.flat_map(|(number, parts)| match self.shape.count() {
-                0 => parts,
-                _ => vec![FilePart::Field(number, parts)],
+            let values = values.flat_map(|(number, values)| match self.shape.count() {
+                0 => values.parts(),
+                _ => values.fields(number, is_double),
             });
             let values: Vec<FilePart> = values.collect();
             let (first, then) = if is_double { (shape, values) } else { (values, shape) };
@@ -139,10 +152,38 @@ impl Blob {
 }
 
 impl Values {
+    /// Whether some values are kept with their keys, which raw bytes have no place for.
+    pub(crate) fn has_keys(&self) -> bool {
+        matches!(self, Self::Kept(runs) if runs.iter().any(|run| run.is_keyed))
+    }
+
     fn parts(&self) -> Vec<FilePart> {
         match self {
             Self::Tensor(tensor) => vec![FilePart::Values(*tensor)],
-            Self::Kept(runs) => runs.iter().map(|&(from, len)| FilePart::Copy { from, len }).collect(),
+            Self::Kept(runs) => runs.iter().map(|run| run.copy()).collect(),
         }
+    }
+
+    /// The values as fields of this number: one packed field, or of unpacked values a field for each run.
+    fn fields(&self, number: u32, is_double: bool) -> Vec<FilePart> {
+        let Self::Kept(runs) = self else { return vec![FilePart::Field(number, self.parts())] };
+        if !self.has_keys() {
+            return vec![FilePart::Field(number, self.parts())];
+        }
+        let key = (number << 3) as u8 | if is_double { FIXED64 } else { FIXED32 };
+        let fields = runs.iter().flat_map(|run| {
+            if run.is_keyed {
+                vec![FilePart::Bytes(vec![key]), run.copy()]
+            } else {
+                vec![FilePart::Field(number, vec![run.copy()])]
+            }
+        });
+        fields.collect()
+    }
+}
+
+impl KeptRun {
+    fn copy(self) -> FilePart {
+        FilePart::Copy { from: self.from, len: self.len }
     }
 }

@@ -5,8 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use blob_core::{DType, Shape};
+
 use super::{BlobChange, Splice, padded};
-use crate::caffe::encode::{self, Blob, BlobForm, Values};
+use crate::caffe::encode::{self, Blob, BlobForm, KeptRun, Values};
 use crate::caffe::message::{self, MAX_BYTES};
 use crate::caffe::proto_fields::net_parameter;
 use crate::caffe::tree;
@@ -16,6 +18,9 @@ use crate::format::Format;
 use crate::parts::{self, FilePart, Placed};
 use crate::spec::{Problems, TensorSpec};
 use crate::wire::protobuf::{Field, Span};
+
+/// Why a blob of which a diff alone was given is none.
+const NO_DATA: &str = "has no data that can be kept as they are stored";
 
 /// A range of the file, and the new parts for this range.
 type Edit = (Span, Vec<FilePart>);
@@ -185,25 +190,21 @@ fn rewritten(
         return None;
     }
     let named = || data_entry.map_or_else(|| format!("#{}/{}", at.0, at.1), |entry| entry.name().to_owned());
-    let half = |entry: Option<&Entry>, tensor: Option<usize>| {
-        if let Some(tensor) = tensor {
-            let spec = specs.get(tensor)?;
-            return Some((Values::Tensor(tensor), spec.dtype, spec.shape.clone()));
-        }
-        let entry = entry?;
-        Some((Values::Kept(runs(entry)?), entry.dtype()?, entry.shape().clone()))
-    };
-    let Some((data, dtype, shape)) = half(data_entry, change.data) else {
-        problems.add(&named(), "has no data that can be kept as they are stored");
-        return None;
-    };
+    let data = half(specs, data_entry, change.data);
     let diff = match (change.diff, diff_entry) {
         (Some(None), _) | (None, None) => None,
-        (tensor, entry) => Some(half(entry, tensor.flatten())),
+        (tensor, entry) => Some(half(specs, entry, tensor.flatten())),
+    };
+    let (Half { values: data, dtype, shape }, diff) = match (data, diff.transpose()) {
+        (Ok(data), Ok(diff)) => (data, diff),
+        (Err(problem), _) | (_, Err(problem)) => {
+            problems.add(&named(), problem);
+            return None;
+        }
     };
     let diff = match diff {
         None => None,
-        Some(Some((values, of, other))) if of == dtype && padded(other.dims()) == padded(shape.dims()) => Some(values),
+        Some(diff) if diff.dtype == dtype && padded(diff.shape.dims()) == padded(shape.dims()) => Some(diff.values),
         Some(_) => {
             problems.add(&named(), format!("becomes {dtype} of {shape}, and its diff does not"));
             return None;
@@ -220,12 +221,41 @@ fn rewritten(
         problems.add_with(&named(), problem, encode::remedy(dtype, form));
         return None;
     }
+    if form.raw && (data.has_keys() || diff.as_ref().is_some_and(Values::has_keys)) {
+        problems.add(&named(), "keeps unpacked values, which raw_data does not hold; give all values of the blob");
+        return None;
+    }
     let unknown = change.stored.as_ref().map(|stored| stored.unknown.clone()).unwrap_or_default();
     Some((Blob { shape, dtype, data, diff, unknown }, form))
 }
 
-/// The runs of a plain array as (offset, length); `None` for other arrays.
-fn runs(entry: &Entry) -> Option<Vec<(u64, u64)>> {
-    let runs = entry.segments().iter().map(|run| (run.offset, run.count * run.stride));
-    entry.is_plain().then(|| runs.collect())
+/// The data or the diff of a blob.
+struct Half {
+    values: Values,
+    dtype: DType,
+    shape: Shape,
+}
+
+/// The tensor if one is given, else the values that the entry has; the error says why there are none.
+fn half(specs: &[TensorSpec], entry: Option<&Entry>, tensor: Option<usize>) -> Result<Half, &'static str> {
+    if let Some(tensor) = tensor {
+        let spec = specs.get(tensor).ok_or(NO_DATA)?;
+        return Ok(Half { values: Values::Tensor(tensor), dtype: spec.dtype, shape: spec.shape.clone() });
+    }
+    let entry = entry.ok_or(NO_DATA)?;
+    let (dtype, shape) = (entry.dtype().ok_or(NO_DATA)?, entry.shape().clone());
+    let runs = runs(entry, dtype).ok_or("keeps values between which other fields lie; give all values of the blob")?;
+    Ok(Half { values: Values::Kept(runs), dtype, shape })
+}
+
+/// The runs of an array, without or with the keys of unpacked values; `None` where something else lies between.
+fn runs(entry: &Entry, dtype: DType) -> Option<Vec<KeptRun>> {
+    let size = dtype.size() as u64;
+    let runs = entry.segments().iter().map(|run| {
+        // One byte between two values is the key of the second.
+        let is_keyed = run.stride == size + 1;
+        let len = run.count * run.stride - u64::from(is_keyed);
+        (is_keyed || run.stride == size).then_some(KeptRun { from: run.offset, len, is_keyed })
+    });
+    runs.collect()
 }
