@@ -378,3 +378,22 @@ fn an_extent_of_0_is_refused_in_a_recipe_as_in_an_option() {
     blob(&["convert", "--recipe", &recipe, "-o", &out, "--force"]).refused("whose input \"d\" has an extent of 0");
     blob(&["verify", &out]).ok();
 }
+
+/// A file without bytes is one that the model names, as any other.
+#[test]
+fn a_model_with_an_empty_file_beside_it_is_not_changed_alone() {
+    let folder = Folder::new();
+    let location = len(13, &[len(1, b"location"), len(2, b"w.bin")].concat());
+    let empty = [var(1, 0), var(1, 3), var(2, 1), len(8, b"w"), location, var(14, 1)].concat();
+    let within = [var(1, 1), var(2, 1), len(8, b"v"), len(9, &1_f32.to_le_bytes())].concat();
+    let graph = [len(2, b"g"), len(5, &empty), len(5, &within)].concat();
+    let model = folder.with("m.onnx", [var(1, 8), len(7, &graph), len(8, &var(2, 13))].concat());
+    folder.with("w.bin", b"");
+    blob(&["ls", &model]).ok().stdout_has("w\tf32\t0x3\t0\t-");
+    for (only, values) in [("v", "v.npz"), ("w", "w.npz")] {
+        let values = folder.file(values);
+        blob(&["convert", &model, "--only", only, "-o", &values]).ok();
+        let refused = blob(&["convert", &values, "--into", &model, "-o", &folder.file("x.onnx")]);
+        refused.refused("has values in \"w.bin\", and values are replaced in one file only");
+    }
+}

@@ -186,7 +186,7 @@ impl Folder {
         self.files.iter().map(|part| &*part.path)
     }
 
-    /// Appends a file, of at least one byte.
+    /// Appends a file.
     pub(crate) fn add(&mut self, path: &str, file: &FileSource) {
         self.files.push(FolderFile { path: path.into(), begin: self.len, modified: file.modified() });
         self.len += file.len();
@@ -273,7 +273,7 @@ impl Source for Folder {
             if offset >= self.len {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            // Every file has bytes: at least an npy header.
+            // Of files that begin here, all but the last are empty.
             let index = self.files.partition_point(|part| part.begin <= offset) - 1;
             let part = &self.files[index];
             let end = self.end(index);

@@ -102,9 +102,7 @@ fn add(location: &str, folder: &mut Folder) -> Result<Range, String> {
         _ => e.to_string(),
     })?;
     let (begin, len) = (folder.len(), file.len());
-    if len > 0 {
-        folder.add(&path, &file);
-    }
+    folder.add(&path, &file);
     Ok(Range { begin, len })
 }
 
