@@ -6,6 +6,7 @@ use blob_io::{Bytes, Checkpoint, Error, Format, OpenOptions};
 
 use crate::support::archive::safetensors;
 use crate::support::data;
+use crate::support::message::{floats, len, shape};
 
 const NET: &str = "caffe/net/v1.caffemodel";
 const V2: &str = "caffe/net/f32_v2.caffemodel";
@@ -91,6 +92,31 @@ fn the_layer_that_is_cut_is_named() {
         let error = open(&OpenOptions::new(), path, &bytes[..cut]).expect_err("cut");
         assert!(error.to_string().contains(layer), "{error}");
         assert!(error.offset().is_some());
+    }
+}
+
+#[test]
+fn of_the_layer_that_is_cut_the_whole_arrays_are_taken() {
+    for path in [NET, V2] {
+        let bytes = read(path);
+        let whole = open(&OpenOptions::new(), path, &bytes).unwrap();
+        for (name, count_of_layer) in [("ip/0", 0), ("ip/1", 1)] {
+            let place = whole.entries().iter().position(|entry| entry.name() == name).unwrap();
+            let cut = whole.entries()[place].offset().unwrap() as usize + 2;
+            let part = taken(path, Format::CaffeModel, &bytes[..cut]).expect("some are whole");
+            assert!(part.salvaged().is_some(), "{path}: {name}");
+            let of_layer = part.entries().iter().filter(|entry| entry.name().starts_with("ip/")).count();
+            assert_eq!((of_layer, part.entries().len()), (count_of_layer, place), "{path}: {name}");
+            assert_eq!(arrays(&part, place, true), arrays(&whole, place, true), "{path}: {name}");
+        }
+    }
+    // Whose blobs they are is not known where the name stands behind them.
+    let (blob, name) = (len(7, &[floats(&[1.0]), shape(&[1])].concat()), len(1, b"conv"));
+    for (before, after, count) in [([&name[..], &blob].concat(), &[][..], 1), (blob.clone(), &name[..], 0)] {
+        let net = len(100, &[&before[..], &len(7, &[0; 9]), after].concat());
+        let net = &net[..net.len() - after.len() - 1];
+        let file = open(&OpenOptions::new().salvage(), "x.caffemodel", net);
+        assert_eq!(file.map_or(0, |file| file.entries().len()), count);
     }
 }
 

@@ -99,6 +99,36 @@ pub(crate) fn walk(
     Ok(generation)
 }
 
+/// Adds the whole blobs of a layer that reaches beyond the file's end, where the layer's name comes before the break.
+/// The blobs of a V0 layer, which is cut together with its shell, are not looked for.
+pub(crate) fn walk_cut(cursor: &mut Cursor<'_>, table: &mut NameTable, layer: Tag) -> Result<(), ReadError> {
+    if name_before_break(cursor, layer).is_none() {
+        return Ok(());
+    }
+    let file_end = cursor.file_len();
+    cursor.seek(layer.offset);
+    protobuf::tag(cursor, file_end)?;
+    protobuf::varint(cursor, file_end, "a layer")?;
+    let mut whole = Span { start: cursor.pos(), end: cursor.pos() };
+    loop {
+        let field = protobuf::tag(cursor, file_end);
+        match field.and_then(|field| field.map(|tag| protobuf::skip(cursor, tag, file_end)).transpose()) {
+            Ok(Some(())) => whole.end = cursor.pos(),
+            Ok(None) | Err(ReadError::Fault(_)) => break,
+            Err(stop) => return Err(stop),
+        }
+    }
+    let walked = draft(cursor, table, layer.number, whole).and_then(|draft| match &draft.blobs[..] {
+        [] => Ok(()),
+        _ => walk(cursor, table, layer, whole).map(drop),
+    });
+    match walked {
+        // The break is the fault to tell.
+        Err(ReadError::Fault(_)) => Ok(()),
+        walked => walked,
+    }
+}
+
 /// The name in errors of a layer that is cut or broken: the layer's own name, if the name comes before the break.
 pub(crate) fn subject(cursor: &mut Cursor<'_>, tag: Tag, position: u32) -> String {
     match name_before_break(cursor, tag) {

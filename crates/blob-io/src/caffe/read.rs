@@ -107,10 +107,14 @@ fn net(cursor: &mut Cursor<'_>, table: &mut NameTable) -> Result<String, ReadErr
                 table.note("name", name_from_bytes(&name).into_owned());
             }
             (net_parameter::LAYERS | net_parameter::LAYER, Wire::Len) => {
-                let span = layer::take(cursor, whole, "a layer").map_err(|stop| {
-                    let subject = layer::subject(cursor, tag, table.positions);
-                    stop.within(subject)
-                })?;
+                let span = match layer::take(cursor, whole, "a layer") {
+                    Ok(span) => span,
+                    Err(stop) => {
+                        let subject = layer::subject(cursor, tag, table.positions);
+                        layer::walk_cut(cursor, table, tag)?;
+                        return Err(stop.within(subject));
+                    }
+                };
                 match layer::walk(cursor, table, tag, span)? {
                     Generation::V0 => v0 = true,
                     Generation::V1 => v1 = true,
