@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use blob_convert::transform::{
-    BatchNorm, Bound, Dtype, FcFrom, FixGamma, Fold, Layout, Names, Rgb, Selection, SqueezeLegacy, Topology,
+    BatchNorm, Bound, Dtype, Eps, FcFrom, FixGamma, Fold, Layout, Names, Rgb, Selection, SqueezeLegacy, Topology,
     TorchLayout,
 };
 use blob_convert::{LeftOut, Options, Place, Silent, plan};
@@ -57,6 +57,7 @@ fn options(words: &str, source: &Checkpoint, net: Option<&Arc<Topology>>, said: 
         options = match step {
             "only" => options.transform(Selection::matching(setting.split('+'))),
             "bn" => options.transform(BatchNorm::of(wired())),
+            "eps" => options.transform(Eps::of(wired(), setting.parse().expect("a number"))),
             "fix-gamma" => options.transform(FixGamma::of(bound.as_ref(), source)),
             "fold" => {
                 let (fold, refused) = Fold::of(wired());

@@ -109,7 +109,12 @@ impl Computed {
         tally: &'a Reports,
         name: &'a str,
     ) -> Inputs<'a> {
-        let open = Box::new(move |input: usize| self.inputs[input].open(checkpoint, watch, tally));
+        let open = Box::new(move |input: usize| {
+            let tensor = &self.inputs[input];
+            // Of a tensor that the step changes, the name in the end counts; of one that goes into another, its own.
+            let called = if tensor.spec.name == self.made.name { name } else { &tensor.spec.name };
+            tensor.open_as(called, checkpoint, watch, tally)
+        });
         let specs = self.inputs.iter().map(|input| &input.spec).collect();
         let most_bytes = checkpoint.limits().max_alloc;
         Inputs::new(checkpoint.name(), name, &self.made, specs, open, most_bytes, tally)
@@ -196,19 +201,28 @@ impl Planned {
         watch: &'a dyn Watch,
         tally: &'a Reports,
     ) -> Result<Box<dyn Stream + 'a>, Error> {
+        self.open_as(&self.spec.name, checkpoint, watch, tally)
+    }
+
+    /// As [`Planned::open`], with the name that reports have.
+    fn open_as<'a>(
+        &'a self,
+        name: &'a str,
+        checkpoint: &'a Checkpoint,
+        watch: &'a dyn Watch,
+        tally: &'a Reports,
+    ) -> Result<Box<dyn Stream + 'a>, Error> {
         let entry = &checkpoint.entries()[self.entry];
         let mut read: Box<dyn Stream> = match &self.how {
             How::Copy | How::Stream | How::Kept => Box::new(Watched::open(checkpoint, entry, watch)?),
             How::Dense => Box::new(Watched::new(checkpoint.dense_reader(entry)?, watch)),
             // A shape without values may have any extents, and nothing is computed for such a shape.
             How::Computed(computed) if computed.made.shape.count() == 0 => Box::new(|_: &mut [u8]| Ok(0)),
-            How::Computed(computed) => {
-                computed.compute.open(computed.inputs(checkpoint, watch, tally, &self.spec.name))?
-            }
+            How::Computed(computed) => computed.compute.open(computed.inputs(checkpoint, watch, tally, name))?,
         };
         let mut from = self.read_as;
         for to in &self.casts {
-            read = Box::new(Rounded::new(read, from, *to, &self.spec.name, tally));
+            read = Box::new(Rounded::new(read, from, *to, name, tally));
             from = *to;
         }
         Ok(read)
