@@ -212,18 +212,13 @@ fn markdown() -> String {
 
 fn rows(text: &mut String, path: &str, fields: &[Property]) {
     for field in fields {
-        row(text, path, field, field.presence);
+        row(text, path, field, presence([Some(field.presence); 2]));
     }
 }
 
-fn row(text: &mut String, path: &str, field: &Property, presence: Presence) {
-    let presence = match presence {
-        Presence::Always => "",
-        Presence::Nullable => " or `null`",
-        Presence::Optional => ", may be missing",
-    };
+fn row(text: &mut String, path: &str, field: &Property, present: &str) {
     let (name, words, description) = (field.name, field.ty.words(), field.description);
-    let _ = writeln!(text, "| `{path}{name}` | {words}{presence} | {description} |");
+    let _ = writeln!(text, "| `{path}{name}` | {words}{present} | {description} |");
     let Some((step, one, other)) = field.ty.nested() else {
         return;
     };
@@ -231,16 +226,22 @@ fn row(text: &mut String, path: &str, field: &Property, presence: Presence) {
     if other.is_empty() {
         return rows(text, &path, &one);
     }
-    // An object of one of two types: a field of only one type may be missing.
     for field in &one {
-        let presence = match other.iter().find(|o| o.name == field.name).map(|o| o.presence) {
-            None => Presence::Optional,
-            Some(Presence::Always) => field.presence,
-            Some(weaker) => weaker,
-        };
-        row(text, &path, field, presence);
+        let in_other = other.iter().find(|o| o.name == field.name).map(|o| o.presence);
+        row(text, &path, field, presence([Some(field.presence), in_other]));
     }
     for field in other.iter().filter(|f| one.iter().all(|o| o.name != f.name)) {
-        row(text, &path, field, Presence::Optional);
+        row(text, &path, field, presence([None, Some(field.presence)]));
+    }
+}
+
+/// The presence of a field in words, in an object of one of two types; `None` for a type without the field.
+fn presence(in_each: [Option<Presence>; 2]) -> &'static str {
+    let is_missing = in_each.iter().any(|of| matches!(of, None | Some(Presence::Optional)));
+    match (in_each.contains(&Some(Presence::Nullable)), is_missing) {
+        (false, false) => "",
+        (true, false) => " or `null`",
+        (false, true) => ", may be missing",
+        (true, true) => " or `null`, may be missing",
     }
 }

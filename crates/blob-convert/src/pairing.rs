@@ -186,7 +186,8 @@ fn pairs<'a>(ours: &'a Checkpoint, theirs: &'a Checkpoint) -> Vec<(&'a Entry, &'
     ours.into_iter().zip(theirs).collect()
 }
 
-/// Whether the file stores no names, so that tensors are called by position: `@0`, `@0.diff`, `@1#indices`.
+/// Whether the file stores no names, so that tensors are called by position: `@0`, `@0.diff`, `@1#indices`. A copy in a
+/// format of names stores these, and counts as one without names too.
 pub(crate) fn is_unnamed(file: &Checkpoint) -> bool {
     !file.entries().is_empty() && file.names().all(|name| TensorName::of(name).position().is_some())
 }

@@ -122,8 +122,9 @@ pub(crate) struct Transforms {
     #[arg(long, hide_short_help = true)]
     pub(crate) rgb: bool,
     /// Permute the columns of inner products after a CxHxW output to height, width, channels, the order in which
-    /// TensorFlow flattens. With a net, C,H,W must be what it says, as far as it does; fc6=512,7,7 is for that layer
-    /// alone, and the option may be repeated
+    /// TensorFlow flattens. With a net, C,H,W must be what it says, as far as it does, and a layer with `transpose:
+    /// true`, whose weights are inputs x outputs, is refused; fc6=512,7,7 is for that layer alone, and the option may
+    /// be repeated
     #[arg(long, value_name = "[FC=]C,H,W", value_parser = fc_from_of, hide_short_help = true)]
     pub(crate) fc_from: Vec<FcFrom>,
     /// Permute weights to the order of PyTorch (`oihw`), TensorFlow and Keras (`hwio`) or TensorFlow Lite (`ohwi`)

@@ -10,12 +10,12 @@ use crate::units;
 /// Merge the tensors of several files into one file, or several tensors into one along an axis
 ///
 /// Fails if two files have tensors of the same name, and lists them; --prefix tells them apart. Tensors of a file
-/// that stores no names are named after the file. With --axis the tensors are concatenated into NAME, in place of the
-/// first one; the others are kept. If all of them have diffs, as Caffe's blobs can, these become NAME.diff. OUT
-/// contains only tensors, not what else its format can hold; the layers of a .caffemodel keep their types. With --axis
-/// `blob verify OUT --against FILE` repeats it; of several files `blob verify OUT --against FILE --against FILE`
-/// compares every tensor. Memory use is a few MiB; along other axes than the first, 4 KiB or the decompressor's state
-/// per tensor.
+/// that stores no names, or none but such as `@0`, are named after the file. With --axis the tensors are concatenated
+/// into NAME, in place of the first one; the others are kept. If all of them have diffs, as Caffe's blobs can, these
+/// become NAME.diff. OUT contains only tensors, not what else its format can hold; the layers of a .caffemodel keep
+/// their types. With --axis `blob verify OUT --against FILE` repeats it; of several files `blob verify OUT --against
+/// FILE --against FILE` compares every tensor. Memory use is a few MiB; along other axes than the first, 4 KiB or the
+/// decompressor's state per tensor.
 #[derive(Debug, clap::Args)]
 #[command(
     before_help = "\

@@ -57,8 +57,8 @@ impl Clash {
 }
 
 impl<'a> Union<'a> {
-    /// The tensors of files that lie at these paths. The tensors of a file that stores no names are called after the
-    /// file; with prefixes, so are tensors whose names several files have.
+    /// The tensors of files that lie at these paths. The tensors of a file that stores no names, or none but such as
+    /// `@0`, are called after the file; with prefixes, so are tensors whose names several files have.
     ///
     /// # Errors
     /// As [`Checkpoint::check_whole`] and [`Checkpoint::spec`].

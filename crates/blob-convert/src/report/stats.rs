@@ -35,10 +35,13 @@ impl Fields for Measurement<'_> {
             nullable("max", Type::Number, "the largest one", |r| {
                 r.exact(r.measured.stats.max.map(|s| (s.to_string(), s.as_f64())))
             }),
-            nullable("mean", Type::Number, "the mean of the finite values", |r| {
-                json!(r.measured.stats.mean.map(number))
-            }),
-            nullable("std", Type::Number, "their standard deviation, the population's", |r| {
+            nullable(
+                "mean",
+                Type::Number,
+                "the mean of the finite values, each as an f64: integers beyond 2\u{2075}\u{b3} are rounded",
+                |r| json!(r.measured.stats.mean.map(number)),
+            ),
+            nullable("std", Type::Number, "the standard deviation of the same f64, the population's", |r| {
                 json!(r.measured.stats.std.map(number))
             }),
             field("l1", Type::Number, "the sum of their magnitudes", |r| number(r.measured.stats.l1)),
@@ -83,7 +86,9 @@ impl Fields for Bins<'_> {
         vec![
             field("min", Type::Number, "the smallest finite value", |b| number(b.bins.min)),
             field("max", Type::Number, "the largest one", |b| number(b.bins.max)),
-            field("counts", DIMS, "values in bins of one width between the two", |b| json!(b.bins.counts)),
+            field("counts", DIMS, "values in bins of one width between the two, each value as an f64", |b| {
+                json!(b.bins.counts)
+            }),
             field("left_out", Type::Integer, "values that are NaN or Inf, in no bin", |b| json!(b.left_out)),
         ]
     }

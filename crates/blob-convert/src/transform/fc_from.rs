@@ -26,8 +26,9 @@ use crate::change::listed;
 /// factors and summands of layers between the flattening and the inner product are permuted likewise.
 ///
 /// If a net says which layer reads what, the net decides: inner products after a convolution or a pooling are permuted.
-/// The convolution or pooling must have these channels, and no other layer may read the same values. Otherwise only one
-/// matrix in the file may have that many columns.
+/// The convolution or pooling must have these channels, and no other layer may read the same values; a layer of Caffe's
+/// with `transpose: true`, whose weights are inputs × outputs, is refused. Otherwise only one matrix in the file may
+/// have that many columns.
 #[derive(Clone, Debug, Default)]
 pub struct FcFrom {
     /// The extents for every inner product with this many inputs.
