@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use blob_core::DType;
-use blob_io::{Error, grouped};
+use blob_io::{Error, Format, grouped};
 
 use super::{Change, Effect};
 use blob_io::words::{self, NAMED_PROBLEMS, and_more, quoted};
@@ -198,11 +198,8 @@ impl fmt::Display for Group {
                 write!(f, "{} in {count} {words}: {named}", self.value_count())
             }
             Effect::TakenOtherwise { words } => write!(f, "{words}: {count}: {named}"),
-            Effect::MetadataDropped { format, keys } if format.holds().receipt && !format.holds().inherits => {
-                write!(f, "metadata left out, which a new {} does not take over: {}", format.name(), listed(keys))
-            }
             Effect::MetadataDropped { format, keys } if !format.holds().inherits => {
-                write!(f, "metadata left out, for which {} has no place: {}", format.name(), listed(keys))
+                write!(f, "metadata left out, {}: {}", untaken(*format), listed(keys))
             }
             Effect::Unlisted(warning) if !self.tensors.is_empty() => write!(f, "{named}: {warning}"),
             Effect::NamesStay { .. }
@@ -216,6 +213,16 @@ impl fmt::Display for Group {
             | Effect::Notice(_)
             | Effect::Remark(_) => self.change.fmt(f),
         }
+    }
+}
+
+/// Why a new file of the format lacks metadata of its source.
+fn untaken(format: Format) -> String {
+    let name = format.name();
+    if format.holds().receipt {
+        format!("which a new {name} does not take over")
+    } else {
+        format!("for which {name} has no place")
     }
 }
 
@@ -240,7 +247,6 @@ pub(crate) fn listed(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use blob_io::Format;
 
     use super::*;
 
