@@ -11,7 +11,7 @@ use blob_io::{Bf16, Checkpoint, Entry, Error, Files, Kind, Reason};
 
 use super::claims::Relation;
 use super::replay::Redo;
-use super::{Unread, claims, graph, replay};
+use super::{Unread, chain, claims, graph, replay};
 use crate::applied::steps;
 use crate::chosen::{chosen, unsupported};
 use crate::compare::{Pieces, found};
@@ -120,7 +120,7 @@ pub fn against_by(
     let mut receipt = false;
     if is_source {
         claims::left_out_is_said(ours, left_out.into_iter(), report);
-        let options = replay::conversion(ours, theirs, &[], Vec::new(), by);
+        let options = chain::choices(ours, theirs, &[], Vec::new(), by);
         if let Ok(chained) = chosen(theirs, &options, options.to.holds().files == Files::Folder) {
             receipt = replay::receipt_again(ours, theirs, &options, chained, report)?;
         }

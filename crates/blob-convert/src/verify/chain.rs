@@ -7,12 +7,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use blob_io::{Checkpoint, Error, Files, Format, Nets, OpenOptions};
+use blob_io::{Checkpoint, Entry, Error, Files, Format, Nets, OpenOptions};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
-use super::{By, replay};
+use super::By;
 use crate::chosen::chosen;
-use crate::history::Origin;
+use crate::history::{Origin, parse, receipt_text};
 use crate::layout;
 use crate::options::{Options, refuse};
 use crate::pipeline::{Chained, MAX_READS, ValueChange};
@@ -21,7 +22,7 @@ use crate::receipt::Receipt;
 use crate::shown::PlannedBytes;
 use crate::step::Step;
 use crate::template::Template;
-use crate::transform::{Bound, Choice, Eps, Fold, Followed, NetFrom, OtherEps, Own, Topology, Transform};
+use crate::transform::{Bound, Choice, Eps, Fold, Followed, NetFrom, NetOrigin, OtherEps, Own, Topology, Transform};
 use crate::written::truncated;
 
 /// One conversion to repeat.
@@ -135,14 +136,14 @@ impl Walk<'_> {
         }
         self.told.value_changes.extend(changes);
         self.told.contradictions.extend(contradictions);
-        self.told.unproven.extend(replay::unproven(&chained, conversion.steps));
+        self.told.unproven.extend(unproven(&chained, conversion.steps));
         Ok(Done { options, chained, over_first })
     }
 
     /// The choices of a conversion. A later one knows only what its own source had.
     fn options(&self, conversion: &Conversion<'_>) -> Options {
         let (file, source) = (self.file, self.source);
-        let mut options = replay::conversion(file, source, conversion.steps, conversion.transforms.clone(), self.by);
+        let mut options = choices(file, source, conversion.steps, conversion.transforms.clone(), self.by);
         if self.between.is_some() {
             // The first conversion has expanded the sparse arrays, or none has.
             options.dense = false;
@@ -171,6 +172,59 @@ fn carrier(made: &Origin) -> Format {
         holds.receipt && holds.net == Nets::None && holds.files != Files::Folder
     });
     own.unwrap_or(Format::Npz)
+}
+
+/// The choices of a conversion that a receipt tells by its fields.
+#[derive(Default, Deserialize)]
+struct Chosen {
+    /// The sparse arrays that were not expanded.
+    sparse: Option<Vec<IgnoredAny>>,
+    told_by: Option<NetOrigin>,
+    #[serde(default, rename = "part")]
+    is_part: bool,
+}
+
+/// The conversion that made `file` of `source` by these steps, but for the choices that no receipt tells.
+pub(super) fn choices(
+    file: &Checkpoint,
+    source: &Checkpoint,
+    steps: &[Step],
+    transforms: Vec<Arc<dyn Transform>>,
+    by: &By,
+) -> Options {
+    let mut options = Options::new(file.format());
+    // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
+    let told = receipt_text(file).and_then(parse::<Chosen>).unwrap_or_default();
+    options.dense = match told.sparse {
+        Some(parts) => parts.is_empty(),
+        None => source.entries().iter().filter_map(Entry::sparse).any(|whole| file.entry(&whole.name).is_some()),
+    };
+    (options.transforms, options.registry) = (transforms, by.registry.clone());
+    // Each step that followed a net names the same one.
+    let recorded = steps.iter().find_map(|step| NetOrigin::deserialize(&step.settings["net"]).ok());
+    options.net = Choice::Recorded(recorded, by.net.clone());
+    options.told = Some(Choice::Recorded(told.told_by, by.net.clone()));
+    (options.is_part, options.skip_unsupported) = (told.is_part, true);
+    options
+}
+
+/// The steps that change no tensor, in words: the comparison of the tensors proves nothing of these. A selection leaves
+/// tensors out, and a second one nothing more; the names of torch bring steps along that may have nothing to do.
+fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
+    let mut names = steps.iter().filter(|step| step.own() == Some(Own::Names));
+    let brought = names.any(|step| step.settings["torch"] == true).then(Step::with_torch_names);
+    let mut selections = 0;
+    let idle = chained.idle.iter().filter(|name| match Own::of(name) {
+        Some(Own::Select) => {
+            selections += 1;
+            selections > 1
+        }
+        // The graph that this step describes is made again.
+        Some(Own::Onnx) => false,
+        _ => !brought.iter().flatten().any(|step| step.name == **name),
+    });
+    let named: Vec<&str> = idle.copied().collect();
+    (!named.is_empty()).then(|| format!("not checked: steps that change no tensor: {}", named.join(", ")))
 }
 
 impl Between {

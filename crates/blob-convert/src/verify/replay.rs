@@ -5,11 +5,9 @@
 //! pieces, plus the memory of a transform.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
 use blob_io::{Checkpoint, Entry, Error, Nets, Reason};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use super::chain::{Chain, Conversion, Told};
 use super::{By, Compared, Unread, claims, graph};
@@ -22,7 +20,7 @@ use crate::pipeline::{Chained, ValueChange};
 use crate::planned::{LeftOut, Planned};
 use crate::receipt::Receipt;
 use crate::step::Step;
-use crate::transform::{Choice, Followed, NetOrigin, Own, Registry, Reports, Transform, Witness};
+use crate::transform::{Followed, Registry, Reports, Witness};
 use crate::watch::{Watch, Watched};
 use crate::written::truncated;
 
@@ -97,30 +95,6 @@ impl<'a> Redo<'a> {
         let transforms = steps.iter().map(read).collect::<Result<_, String>>()?;
         Ok(Conversion { steps, transforms, made })
     }
-}
-
-/// The conversion that made `file` of `source` by these steps, but for the choices that no receipt tells.
-pub(super) fn conversion(
-    file: &Checkpoint,
-    source: &Checkpoint,
-    steps: &[Step],
-    transforms: Vec<Arc<dyn Transform>>,
-    by: &By,
-) -> Options {
-    let mut options = Options::new(file.format());
-    // A receipt lists the sparse arrays that were not expanded. Without that list, the names decide.
-    let told = receipt_text(file).and_then(parse::<Chosen>).unwrap_or_default();
-    options.dense = match told.sparse {
-        Some(parts) => parts.is_empty(),
-        None => source.entries().iter().filter_map(Entry::sparse).any(|whole| file.entry(&whole.name).is_some()),
-    };
-    (options.transforms, options.registry) = (transforms, by.registry.clone());
-    // Each step that followed a net names the same one.
-    let recorded = steps.iter().find_map(|step| NetOrigin::deserialize(&step.settings["net"]).ok());
-    options.net = Choice::Recorded(recorded, by.net.clone());
-    options.told = Some(Choice::Recorded(told.told_by, by.net.clone()));
-    (options.is_part, options.skip_unsupported) = (told.is_part, true);
-    options
 }
 
 /// Compares the receipt of `file` with that of the conversion planned again. Returns whether they are equal.
@@ -225,16 +199,6 @@ struct Named {
     name: String,
 }
 
-/// The choices of a conversion that a receipt tells by its fields.
-#[derive(Default, Deserialize)]
-struct Chosen {
-    /// The sparse arrays that were not expanded.
-    sparse: Option<Vec<IgnoredAny>>,
-    told_by: Option<NetOrigin>,
-    #[serde(default, rename = "part")]
-    is_part: bool,
-}
-
 /// How many values a conversion lost, according to the receipt.
 #[derive(Deserialize)]
 struct Lost {
@@ -251,25 +215,6 @@ impl Told {
         }
         self.unproven.iter().for_each(|words| report(Remark::Note(words.clone())));
     }
-}
-
-/// The steps that change no tensor, in words: the comparison of the tensors proves nothing of these. A selection leaves
-/// tensors out, and a second one nothing more; the names of torch bring steps along that may have nothing to do.
-pub(super) fn unproven(chained: &Chained, steps: &[Step]) -> Option<String> {
-    let mut names = steps.iter().filter(|step| step.own() == Some(Own::Names));
-    let brought = names.any(|step| step.settings["torch"] == true).then(Step::with_torch_names);
-    let mut selections = 0;
-    let idle = chained.idle.iter().filter(|name| match Own::of(name) {
-        Some(Own::Select) => {
-            selections += 1;
-            selections > 1
-        }
-        // The graph that this step describes is made again.
-        Some(Own::Onnx) => false,
-        _ => !brought.iter().flatten().any(|step| step.name == **name),
-    });
-    let named: Vec<&str> = idle.copied().collect();
-    (!named.is_empty()).then(|| format!("not checked: steps that change no tensor: {}", named.join(", ")))
 }
 
 /// The report on a step that changes values.
